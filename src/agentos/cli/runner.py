@@ -1,0 +1,238 @@
+"""`agentos up`, `serve` and `worker`: the processes of an installation."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import signal
+import sys
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import uvloop
+
+from agentos.contracts.events import subject_roots
+from agentos.control.platform.demo import Demo, ensure_demo
+from agentos.execution.worker import Worker
+from agentos.gateway.app import create_app, relay_waker
+from agentos.gateway.parts import Parts
+from agentos.gateway.server import Server
+from agentos.kernel import tracing
+from agentos.kernel.bus import Bus, assert_sync_always
+from agentos.kernel.clock import SystemClock
+from agentos.kernel.database import Database
+from agentos.kernel.installation import (
+    Addresses,
+    Say,
+    addresses,
+    bus_authority,
+    embedded_engines,
+    prepare_database,
+)
+from agentos.kernel.logs import configure_logging, get_logger
+from agentos.kernel.objects import ObjectStore
+from agentos.kernel.outbox import Outbox
+from agentos.kernel.secret_key import load_secret_key
+from agentos.kernel.settings import Settings, load_settings
+from agentos.tenancy.vault.keyring import open_keyring
+
+log = get_logger(__name__)
+
+
+def up(
+    *,
+    data_dir: Path | None,
+    host: str | None,
+    port: int | None,
+    demo: bool,
+    as_json: bool,
+) -> None:
+    """Everything on this machine in one process, with the engines beside it."""
+    settings = _settings(data_dir=data_dir, host=host, port=port)
+    say: Say = _quiet if as_json else _progress
+    _run(_up(settings, demo, as_json, say))
+
+
+def serve(*, host: str | None, port: int | None) -> None:
+    """The gateway alone."""
+    settings = _settings(host=host, port=port)
+    _run(_serve(settings))
+
+
+def worker() -> None:
+    """A worker alone."""
+    _run(_work(_settings()))
+
+
+async def _up(settings: Settings, demo: bool, as_json: bool, say: Say) -> None:
+    stop = _stop_signal()
+    # Taken first: a port in use should be said before anything has been started.
+    server = Server(settings.host, settings.port)
+    key = load_secret_key(settings)
+    async with AsyncExitStack() as stack:
+        where = await stack.enter_async_context(embedded_engines(settings, key, say))
+        parts = await stack.enter_async_context(_connect(settings, key, where, say))
+        entrance = await _demo(parts, key) if demo else None
+        task = await stack.enter_async_context(_background(_worker(parts).run()))
+        await stack.enter_async_context(server.running(create_app(parts)))
+        _announce(server.url(settings), entrance, as_json)
+        await _first(stop, task)
+        say("Stopping")
+    say("Stopped")
+
+
+async def _serve(settings: Settings) -> None:
+    stop = _stop_signal()
+    server = Server(settings.host, settings.port)
+    key = load_secret_key(settings)
+    async with (
+        _connect(settings, key, addresses(settings, key), _logged) as parts,
+        server.running(create_app(parts)),
+    ):
+        log.info("serving", url=server.url(settings))
+        await stop.wait()
+    log.info("stopped")
+
+
+async def _work(settings: Settings) -> None:
+    stop = _stop_signal()
+    key = load_secret_key(settings)
+    async with (
+        _connect(settings, key, addresses(settings, key), _logged) as parts,
+        _background(_worker(parts).run()) as task,
+    ):
+        log.info("working")
+        await _first(stop, task)
+    log.info("stopped")
+
+
+@asynccontextmanager
+async def _connect(
+    settings: Settings, key: bytes, where: Addresses, say: Say
+) -> AsyncIterator[Parts]:
+    """Connections to every part, checked, with the schema up to date."""
+    tracing.configure_tracing(settings.otlp_endpoint, "agentos")
+    async with AsyncExitStack() as stack:
+        stack.callback(tracing.shutdown_tracing)
+        await prepare_database(settings, key, where, say)
+        db = await Database.connect(where.runtime, size=settings.database_pool_size, name="agentos")
+        stack.push_async_callback(db.close)
+        platform_db = await Database.connect(where.platform, size=4, name="agentos-platform")
+        stack.push_async_callback(platform_db.close)
+        bus = await Bus.connect(
+            where.nats,
+            bus_authority(key).platform_credentials(),
+            name="agentos",
+            on_state=_bus_state,
+        )
+        stack.push_async_callback(bus.close)
+        await bus.ensure_events_stream(subject_roots())
+        if where.nats_monitor is not None:
+            await assert_sync_always(where.nats_monitor)
+        yield Parts(
+            settings=settings,
+            secret_key=key,
+            clock=SystemClock(),
+            db=db,
+            platform_db=platform_db,
+            bus=bus,
+            objects=_object_store(settings),
+            keyring=open_keyring(settings),
+        )
+
+
+def _object_store(settings: Settings) -> ObjectStore:
+    url = settings.object_store_url
+    return ObjectStore.open(url.get_secret_value() if url else None, settings.data_dir)
+
+
+def _worker(parts: Parts) -> Worker:
+    return Worker(parts.settings, parts.platform_db, parts.bus, parts.objects, parts.clock)
+
+
+async def _demo(parts: Parts, key: bytes) -> Demo | None:
+    return await ensure_demo(parts.platform_db, key, Outbox(relay_waker(parts.bus)), parts.clock)
+
+
+@asynccontextmanager
+async def _background(work: Coroutine[None, None, None]) -> AsyncIterator[asyncio.Task[None]]:
+    task = asyncio.create_task(work)
+    try:
+        yield task
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+async def _first(stop: asyncio.Event, task: asyncio.Task[None]) -> None:
+    """Waits for the signal to stop; a background task that ends before it has failed."""
+    stopping = asyncio.create_task(stop.wait())
+    both: list[asyncio.Task[Any]] = [stopping, task]
+    await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    if task.done():
+        await task
+
+
+def _settings(**overrides: object) -> Settings:
+    given = {name: value for name, value in overrides.items() if value is not None}
+    settings = load_settings(**given)
+    configure_logging(settings.log_level, settings.log_format)
+    return settings
+
+
+def _run(main: Coroutine[None, None, None]) -> None:
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(main)
+
+
+def _stop_signal() -> asyncio.Event:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    return stop
+
+
+def _bus_state(state: str) -> None:
+    if state != "connected":
+        log.warning("bus", state=state)
+
+
+def _progress(text: str) -> None:
+    print(f"  {text}", file=sys.stderr, flush=True)
+
+
+def _quiet(_: str) -> None:
+    return None
+
+
+def _logged(text: str) -> None:
+    log.info(text)
+
+
+def _announce(url: str, demo: Demo | None, as_json: bool) -> None:
+    if as_json:
+        entrance = (
+            None
+            if demo is None
+            else {"email": demo.email, "password": demo.password, "api_key": demo.api_key}
+        )
+        print(json.dumps({"url": url, "demo": entrance}), flush=True)
+        return
+    lines = ["", f"AgentOS is running at {url}", ""]
+    if demo is not None:
+        lines += [
+            f"  Sign in    {demo.email}",
+            f"  Password   {demo.password}",
+            f"  API key    {demo.api_key}",
+            "",
+            "  Try it     agentos login --url " + url + " --api-key <the key above>",
+            "             agentos whoami",
+        ]
+    lines += [f"  API        {url}/api/openapi.json", "", "Ctrl-C stops everything.", ""]
+    print("\n".join(lines), flush=True)

@@ -1,0 +1,246 @@
+"""Every event AgentOS announces, as one typed contract each.
+
+An event is a fact in the past tense. It is written to the outbox in the transaction that caused
+it, gets its sequence number from the relay, and travels as an `Envelope`.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, ClassVar
+from uuid import UUID
+
+import msgspec
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True):
+    """What all events share. Subclasses name their `type` and add their facts."""
+
+    type: ClassVar[str]
+
+
+# Pulse
+
+
+class SessionCreated(Event, frozen=True):
+    type = "session.created"
+    session_id: UUID
+    config: dict[str, Any]
+
+
+class SessionStarted(Event, frozen=True):
+    type = "session.started"
+    session_id: UUID
+
+
+class SessionProgress(Event, frozen=True):
+    type = "session.progress"
+    session_id: UUID
+    step: str
+    pct: float
+
+
+class SessionCheckpoint(Event, frozen=True):
+    type = "session.checkpoint"
+    session_id: UUID
+    checkpoint_id: UUID
+
+
+class SessionGatePassed(Event, frozen=True):
+    type = "session.gate.passed"
+    session_id: UUID
+    gate: str
+
+
+class SessionGateFailed(Event, frozen=True):
+    type = "session.gate.failed"
+    session_id: UUID
+    gate: str
+    reason: str
+
+
+class SessionCompleted(Event, frozen=True):
+    type = "session.completed"
+    session_id: UUID
+    result: dict[str, Any]
+
+
+class SessionFailed(Event, frozen=True):
+    type = "session.failed"
+    session_id: UUID
+    error: str
+
+
+# Heartbeat
+
+
+class HeartbeatCheckOk(Event, frozen=True):
+    type = "heartbeat.check.ok"
+    check_id: str
+
+
+class HeartbeatCheckWarn(Event, frozen=True):
+    type = "heartbeat.check.warn"
+    check_id: str
+    message: str
+
+
+class HeartbeatAlert(Event, frozen=True):
+    type = "heartbeat.alert"
+    priority: int
+    message: str
+
+
+# Dreams
+
+
+class DreamPlanted(Event, frozen=True):
+    type = "dream.planted"
+    dream_id: UUID
+    seed: str
+
+
+class DreamEvolved(Event, frozen=True):
+    type = "dream.evolved"
+    dream_id: UUID
+    stage: str
+    fitness: float
+
+
+class DreamBloomed(Event, frozen=True):
+    type = "dream.bloomed"
+    dream_id: UUID
+
+
+class DreamCompiled(Event, frozen=True):
+    type = "dream.compiled"
+    dream_id: UUID
+    session_id: UUID
+
+
+# Skills
+
+
+class SkillInstalled(Event, frozen=True):
+    type = "skill.installed"
+    skill_id: str
+    version: str
+
+
+class SkillPublished(Event, frozen=True):
+    type = "skill.published"
+    skill_id: str
+    author: str
+
+
+# Tenants and people
+
+
+class TenantCreated(Event, frozen=True):
+    type = "tenant.created"
+    name: str
+    slug: str
+    plan: str
+
+
+class TenantUpdated(Event, frozen=True):
+    type = "tenant.updated"
+    changed: list[str]
+
+
+class MemberInvited(Event, frozen=True):
+    type = "member.invited"
+    invitation_id: UUID
+    email: str
+    role: str
+
+
+class InvitationRevoked(Event, frozen=True):
+    type = "member.invitation_revoked"
+    invitation_id: UUID
+
+
+class MemberJoined(Event, frozen=True):
+    type = "member.joined"
+    user_id: UUID
+    role: str
+
+
+class MemberRoleChanged(Event, frozen=True):
+    type = "member.role_changed"
+    user_id: UUID
+    role: str
+
+
+class MemberRemoved(Event, frozen=True):
+    type = "member.removed"
+    user_id: UUID
+
+
+class ApiKeyCreated(Event, frozen=True):
+    type = "api_key.created"
+    api_key_id: UUID
+    name: str
+
+
+class ApiKeyRevoked(Event, frozen=True):
+    type = "api_key.revoked"
+    api_key_id: UUID
+
+
+# Vault and objects
+
+
+class SecretStored(Event, frozen=True):
+    type = "secret.stored"
+    secret_id: UUID
+    name: str
+    version: int
+
+
+class SecretDeleted(Event, frozen=True):
+    type = "secret.deleted"
+    secret_id: UUID
+    name: str
+
+
+class VaultKeyRotated(Event, frozen=True):
+    type = "vault.key_rotated"
+    version: int
+
+
+class ObjectStored(Event, frozen=True):
+    type = "object.stored"
+    object_id: UUID
+    key: str
+    size: int
+
+
+class ObjectDeleted(Event, frozen=True):
+    type = "object.deleted"
+    object_id: UUID
+    key: str
+
+
+EVENT_TYPES: dict[str, type[Event]] = {kind.type: kind for kind in Event.__subclasses__()}
+
+
+class Envelope(msgspec.Struct, frozen=True, kw_only=True):
+    """An event as it travels: on NATS, on the event socket and in history pages."""
+
+    seq: int
+    id: UUID
+    type: str
+    tenant_id: UUID
+    at: datetime
+    data: msgspec.Raw
+
+
+def subject(tenant_id: UUID, event_type: str) -> str:
+    """The NATS subject an event is published on."""
+    return f"tenant.{tenant_id}.{event_type}"
+
+
+def subject_roots() -> list[str]:
+    """The first word of every event type: what the bus keeps under `tenant.*.{root}.>`."""
+    return sorted({kind.partition(".")[0] for kind in EVENT_TYPES})

@@ -1,0 +1,145 @@
+"""The relay: takes events from the outbox into history, and announces them on the bus.
+
+Two steps, so that a crash between them loses nothing: a committed move gives an event its sequence
+number; a cursor says how far the bus has heard. Moving and publishing are done by one relay at a
+time, the one that holds the advisory lock; others stand by.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import suppress
+from typing import Any
+
+import asyncpg
+import msgspec
+
+from agentos.contracts.events import Envelope, subject
+from agentos.kernel import metrics
+from agentos.kernel.bus import Bus
+from agentos.kernel.database import Database
+from agentos.kernel.errors import AgentOSError
+from agentos.kernel.logs import get_logger
+
+log = get_logger(__name__)
+
+WAKE_SUBJECT = "platform.outbox.wake"
+RELAY_LOCK = 0x72656C6179  # "relay"
+_BATCH = 500
+# A wake-up that got lost (NATS was down) delays an event by this much at most.
+_POLL_SECONDS = 0.5
+_STANDBY_SECONDS = 2.0
+
+_MOVE = """
+with picked as (
+    delete from outbox where position in (select position from outbox order by position limit $1)
+    returning *
+), counted as (
+    select tenant_id, count(*) as n from picked group by tenant_id
+), bumped as (
+    insert into event_counters as c (tenant_id, last_seq) select tenant_id, n from counted
+    on conflict (tenant_id) do update set last_seq = c.last_seq + excluded.last_seq
+    returning tenant_id, last_seq
+)
+insert into events (tenant_id, seq, id, type, data, at)
+select p.tenant_id,
+       b.last_seq - c.n + row_number() over (partition by p.tenant_id order by p.position),
+       p.id, p.type, p.data, p.at
+from picked p join counted c using (tenant_id) join bumped b using (tenant_id)
+order by p.position
+"""
+
+
+class Relay:
+    def __init__(self, platform_db: Database, bus: Bus):
+        self._db = platform_db
+        self._bus = bus
+        self._woken = asyncio.Event()
+
+    async def run(self) -> None:
+        """Relays until cancelled; whatever fails is tried again."""
+        subscription = await self._bus.subscribe(WAKE_SUBJECT, self._wake)
+        try:
+            while True:
+                try:
+                    await self._lead()
+                except (AgentOSError, asyncpg.PostgresError, OSError) as error:
+                    log.warning("relay interrupted, going on in a moment", error=repr(error))
+                await asyncio.sleep(_POLL_SECONDS)
+        finally:
+            with suppress(AgentOSError):
+                await subscription.unsubscribe()
+
+    async def _wake(self, _: object) -> None:
+        self._woken.set()
+
+    async def _lead(self) -> None:
+        """Holds the lock on a connection of its own, and relays for as long as that lives."""
+        async with self._db.connection() as connection:
+            while not await connection.fetchval(  # noqa: ASYNC110 - another process holds it
+                "select pg_try_advisory_lock($1)", RELAY_LOCK
+            ):
+                await asyncio.sleep(_STANDBY_SECONDS)
+            try:
+                await self._relay_all(connection)
+            finally:
+                if not connection.is_closed():
+                    await connection.execute("select pg_advisory_unlock($1)", RELAY_LOCK)
+
+    async def _relay_all(self, connection: asyncpg.pool.PoolConnectionProxy[Any]) -> None:
+        published: int = await connection.fetchval("select published from relay_cursor")
+        while True:
+            self._woken.clear()
+            published, busy = await self._relay_once(connection, published)
+            if not busy:
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._woken.wait(), _POLL_SECONDS)
+
+    async def _relay_once(
+        self, connection: asyncpg.pool.PoolConnectionProxy[Any], published: int
+    ) -> tuple[int, bool]:
+        moved = await connection.execute(_MOVE, _BATCH)
+        waiting = await connection.fetch(
+            """select position, tenant_id, seq, id, type, data::text as data, at from events
+               where position > $1 order by position limit $2""",
+            published,
+            _BATCH,
+        )
+        if not waiting:
+            metrics.outbox_oldest_seconds.set(0)
+            return published, moved != "INSERT 0 0"
+        await self._publish(waiting)
+        published = waiting[-1]["position"]
+        await connection.execute("update relay_cursor set published = $1", published)
+        metrics.events_relayed.inc(len(waiting))
+        metrics.outbox_oldest_seconds.set(max(0.0, time.time() - waiting[0]["at"].timestamp()))
+        return published, True
+
+    async def _publish(self, rows: list[asyncpg.Record]) -> None:
+        # All in flight at once: the bus keeps the order in which they are sent, and one sync to
+        # disk serves many.
+        await asyncio.gather(
+            *(
+                self._bus.publish_durable(
+                    subject(row["tenant_id"], row["type"]),
+                    envelope(row),
+                    dedupe_id=f"{row['tenant_id']}:{row['seq']}",
+                    timeout=2,
+                )
+                for row in rows
+            )
+        )
+
+
+def envelope(row: asyncpg.Record) -> bytes:
+    return msgspec.json.encode(
+        Envelope(
+            seq=row["seq"],
+            id=row["id"],
+            type=row["type"],
+            tenant_id=row["tenant_id"],
+            at=row["at"],
+            data=msgspec.Raw(row["data"].encode()),
+        )
+    )

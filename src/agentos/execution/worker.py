@@ -1,0 +1,34 @@
+"""The worker: what runs behind the API. Start as many as you like; the work is shared."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from datetime import timedelta
+
+from agentos.execution.relay import Relay
+from agentos.execution.sweeper import Retention, Sweeper
+from agentos.kernel.bus import Bus
+from agentos.kernel.clock import Clock
+from agentos.kernel.database import Database
+from agentos.kernel.objects import ObjectStore
+from agentos.kernel.settings import Settings
+
+
+@dataclass(frozen=True)
+class Worker:
+    settings: Settings
+    platform_db: Database
+    bus: Bus
+    objects: ObjectStore
+    clock: Clock
+
+    async def run(self) -> None:
+        """Works until cancelled."""
+        retention = Retention(
+            events=timedelta(days=self.settings.event_retention_days),
+            idempotency_keys=timedelta(hours=self.settings.idempotency_hours),
+        )
+        async with asyncio.TaskGroup() as group:
+            group.create_task(Relay(self.platform_db, self.bus).run())
+            group.create_task(Sweeper(self.platform_db, self.objects, self.clock, retention).run())

@@ -1,0 +1,148 @@
+"""Assembles the gateway from its parts."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+
+from fastapi import FastAPI
+from fastapi.routing import APIRoute
+from starlette.middleware.cors import CORSMiddleware
+from starlette.types import ASGIApp
+
+from agentos import __version__
+from agentos.control.api_keys.endpoints import router as api_keys
+from agentos.control.auth.endpoints import router as auth
+from agentos.control.auth.service import Auth
+from agentos.control.members.endpoints import invitations
+from agentos.control.members.endpoints import router as members
+from agentos.control.platform.endpoints import router as platform
+from agentos.control.tenants.endpoints import plan_router
+from agentos.control.tenants.endpoints import router as tenants
+from agentos.execution.relay import WAKE_SUBJECT
+from agentos.gateway import health, problems
+from agentos.gateway.authentication import Authenticator
+from agentos.gateway.edge import Edge, EdgeSettings
+from agentos.gateway.idempotency import Idempotency
+from agentos.gateway.openapi import describe
+from agentos.gateway.parts import Parts
+from agentos.gateway.rate_limits import RateLimiter
+from agentos.integrations.objects.endpoints import router as objects
+from agentos.kernel.bus import Bus
+from agentos.kernel.outbox import Outbox
+from agentos.kernel.settings import Settings
+from agentos.tenancy.audit.endpoints import router as audit
+from agentos.tenancy.tokens import Tokens
+from agentos.tenancy.vault.endpoints import router as vault
+from agentos.tenancy.vault.service import Vault
+
+ROUTERS = (
+    auth,
+    tenants,
+    plan_router,
+    members,
+    invitations,
+    api_keys,
+    vault,
+    audit,
+    objects,
+    platform,
+    health.router,
+)
+
+
+def create_api() -> FastAPI:
+    """The routes alone: enough to describe the API, not to serve it."""
+    app = FastAPI(
+        title="AgentOS",
+        version=__version__,
+        openapi_url="/api/openapi.json",
+        docs_url=None,
+        redoc_url=None,
+    )
+    for router in ROUTERS:
+        app.include_router(router)
+    problems.install(app)
+    describe(app)
+    return app
+
+
+def create_app(parts: Parts) -> ASGIApp:
+    """The gateway as one ASGI application."""
+    settings = parts.settings
+    app = create_api()
+    tokens = Tokens(parts.secret_key, parts.clock, timedelta(seconds=settings.access_token_seconds))
+    outbox = Outbox(relay_waker(parts.bus))
+    authenticator = Authenticator(parts.db, tokens, parts.clock)
+    app.state.parts = parts
+    app.state.settings = settings
+    app.state.objects = parts.objects
+    app.state.vault = Vault(parts.keyring)
+    app.state.auth = Auth(
+        tokens=tokens,
+        clock=parts.clock,
+        outbox=outbox,
+        login_life=timedelta(days=settings.refresh_token_days),
+        open_signup=settings.signup == "open",
+    )
+    edge = Edge(
+        app,
+        db=parts.db,
+        platform_db=parts.platform_db,
+        outbox=outbox,
+        clock=parts.clock,
+        authenticator=authenticator,
+        rate_limiter=RateLimiter(parts.db),
+        idempotency=Idempotency(parts.secret_key, timedelta(hours=settings.idempotency_hours)),
+        public_paths=public_paths(app),
+        settings=_edge_settings(settings),
+    )
+    return _with_cors(edge, settings.cors_origins)
+
+
+def relay_waker(bus: Bus) -> Callable[[], Awaitable[None]]:
+    """Tells the relay, wherever it runs, that the outbox has something. Only a hint: it polls, too."""
+
+    async def wake() -> None:
+        if bus.is_connected:
+            await bus.publish(WAKE_SUBJECT, b"")
+
+    return wake
+
+
+def public_paths(app: FastAPI) -> list[str]:
+    """Paths that work without a credential; all others are refused at the edge."""
+    return [
+        route.path
+        for route in app.routes
+        if isinstance(route, APIRoute) and (route.openapi_extra or {}).get("security") == []
+    ] + ["/api/openapi.json"]
+
+
+def _edge_settings(settings: Settings) -> EdgeSettings:
+    return EdgeSettings(
+        max_request_bytes=settings.max_request_bytes,
+        max_object_bytes=settings.max_object_bytes,
+        anonymous_per_minute=settings.anonymous_requests_per_minute,
+        trusted_proxies=frozenset(settings.trusted_proxies),
+        own_origins=frozenset({settings.url, *settings.cors_origins}),
+    )
+
+
+def _with_cors(app: ASGIApp, origins: list[str]) -> ASGIApp:
+    if not origins:
+        return app
+    return CORSMiddleware(
+        app,
+        allow_origins=origins,
+        allow_methods=["GET", "POST", "PUT", "PATCH", "DELETE"],
+        allow_headers=["Authorization", "Content-Type", "Idempotency-Key"],
+        expose_headers=[
+            "X-Request-Id",
+            "RateLimit-Limit",
+            "RateLimit-Remaining",
+            "RateLimit-Reset",
+            "Retry-After",
+        ],
+        allow_credentials=True,
+    )

@@ -1,0 +1,129 @@
+"""Who is behind a request: bearer token, API key, service token or cookie."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from agentos.control.api_keys import repository as api_keys
+from agentos.control.api_keys.service import PREFIX as API_KEY_PREFIX
+from agentos.control.auth import repository as auth
+from agentos.control.auth.errors import SignInEnded
+from agentos.kernel.clock import Clock
+from agentos.kernel.crypto import digest
+from agentos.kernel.database import Database
+from agentos.kernel.ids import TenantId
+from agentos.tenancy.opaque_tokens import OpaqueToken, parse_token
+from agentos.tenancy.plans import Plan, plan_for
+from agentos.tenancy.principals import ROLE_SCOPES, Principal, PrincipalKind, Role, Scope
+from agentos.tenancy.tokens import TokenExpired, TokenInvalid, Tokens, Use
+
+# How long a process believes what it read about a credential. A revoked one is refused everywhere
+# after this at the latest, without any process having to tell the others.
+TRUST_SECONDS = 1.0
+_MOST_ENTRIES = 20_000
+_TOUCH_EVERY = timedelta(minutes=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    principal: Principal
+    requests_per_minute: int
+    expires_at: datetime | None
+    trusted_until: float
+
+
+class Authenticator:
+    def __init__(self, db: Database, tokens: Tokens, clock: Clock):
+        self._db = db
+        self._tokens = tokens
+        self._clock = clock
+        self._known: dict[bytes, Identity] = {}
+
+    async def identify(self, credential: str) -> Identity:
+        """The identity behind a credential; raises Unauthenticated."""
+        key = digest(credential)
+        known = self._known.get(key)
+        if known is None or known.trusted_until < time.monotonic():
+            self._known.pop(key, None)
+            known = await self._look_up(credential)
+            if len(self._known) >= _MOST_ENTRIES:
+                self._known.clear()
+            self._known[key] = known
+        if known.expires_at is not None and known.expires_at <= self._clock.now():
+            raise TokenExpired()
+        return known
+
+    def forget(self) -> None:
+        """Reads every credential anew, after one of them was changed by this process."""
+        self._known.clear()
+
+    async def _look_up(self, credential: str) -> Identity:
+        api_key = parse_token(API_KEY_PREFIX, credential)
+        if api_key is not None:
+            return await self._api_key(api_key)
+        if self._tokens.use_of(credential) == Use.SERVICE:
+            return await self._service(credential)
+        return await self._user(credential)
+
+    async def _api_key(self, token: OpaqueToken) -> Identity:
+        async with self._db.transaction(tenant_id=token.tenant_id) as tx:
+            row = await api_keys.principal(tx, token.tenant_id, token.digest)
+            if row is None:
+                raise TokenInvalid("The API key is not valid: unknown or revoked.")
+            now = self._clock.now()
+            if row["last_used_at"] is None or now - row["last_used_at"] > _TOUCH_EVERY:
+                await api_keys.touch(tx, token.tenant_id, row["id"], now)
+        principal = Principal(
+            kind=PrincipalKind.API_KEY,
+            id=str(row["id"]),
+            name=row["name"],
+            tenant_id=token.tenant_id,
+            scopes=frozenset(Scope(s) for s in row["scopes"] if s in Scope.__members__.values()),
+            plan=row["plan"],
+        )
+        return _identity(principal, plan_for(row["plan"], row["limits"]), row["expires_at"])
+
+    async def _service(self, credential: str) -> Identity:
+        claims = self._tokens.read_service(credential)
+        async with self._db.transaction(tenant_id=claims.tenant_id) as tx:
+            row = await tx.row("select plan, limits from tenants where id = $1", claims.tenant_id)
+        if row is None:
+            raise TokenInvalid()
+        principal = Principal(
+            kind=PrincipalKind.SERVICE,
+            id=claims.subject,
+            name=claims.subject,
+            tenant_id=claims.tenant_id,
+            scopes=claims.scopes,
+            plan=row["plan"],
+        )
+        return _identity(principal, plan_for(row["plan"], row["limits"]), claims.expires_at)
+
+    async def _user(self, credential: str) -> Identity:
+        claims = self._tokens.read_access(credential)
+        async with self._db.transaction(tenant_id=claims.tenant_id, user_id=claims.user_id) as tx:
+            row = await auth.user_principal(tx, claims.user_id, claims.tenant_id, claims.login_id)
+        if row is None:
+            raise SignInEnded()
+        role = Role(row["role"])
+        principal = Principal(
+            kind=PrincipalKind.USER,
+            id=str(claims.user_id),
+            name=row["name"],
+            tenant_id=TenantId(claims.tenant_id),
+            scopes=ROLE_SCOPES[role],
+            plan=row["plan"],
+            user_id=claims.user_id,
+            login_id=claims.login_id,
+            role=role,
+            platform_admin=row["platform_admin"],
+        )
+        return _identity(principal, plan_for(row["plan"], row["limits"]), claims.expires_at)
+
+
+def _identity(principal: Principal, plan: Plan, expires_at: datetime | None) -> Identity:
+    return Identity(
+        principal, plan.requests_per_minute, expires_at, time.monotonic() + TRUST_SECONDS
+    )

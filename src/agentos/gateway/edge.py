@@ -1,0 +1,363 @@
+"""The edge: what happens to every HTTP request before and after its route.
+
+Request id → size limit → authentication → rate limit → one transaction → headers, log, metrics.
+Plain ASGI, because this runs for every request and a framework's middleware would cost more than
+all the rest.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, MutableMapping
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from agentos.gateway.authentication import Authenticator, Identity
+from agentos.gateway.idempotency import (
+    METHODS,
+    Idempotency,
+    StoredResponse,
+    check_key,
+    fingerprint,
+)
+from agentos.gateway.problems import InternalError, problem
+from agentos.gateway.rate_limits import Allowance, RateLimiter
+from agentos.gateway.unit_of_work import KeyedRequest, RequestUnit
+from agentos.kernel import metrics
+from agentos.kernel.clock import Clock
+from agentos.kernel.database import Database
+from agentos.kernel.errors import AgentOSError, Kind
+from agentos.kernel.ids import uuid7
+from agentos.kernel.logs import bind_context, clear_context, get_logger
+from agentos.kernel.outbox import Outbox
+from agentos.kernel.tracing import span
+from agentos.tenancy.tokens import Unauthenticated
+
+log = get_logger(__name__)
+
+COOKIE = "agentos_access"
+
+SECURITY_HEADERS: list[tuple[bytes, bytes]] = [
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
+    (b"cache-control", b"no-store"),
+]
+
+
+class RequestTooLarge(AgentOSError):
+    """The request body is too large."""
+
+    code = "request_too_large"
+    kind = Kind.TOO_LARGE
+
+
+class ForeignOrigin(Unauthenticated):
+    """A page of another origin may not use this browser's sign-in."""
+
+    code = "foreign_origin"
+    hint = "Use a bearer token, or call from the origin AgentOS is served on."
+
+
+@dataclass(frozen=True)
+class EdgeSettings:
+    max_request_bytes: int
+    max_object_bytes: int
+    anonymous_per_minute: int
+    trusted_proxies: frozenset[str]
+    own_origins: frozenset[str]
+
+
+class Edge:
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        db: Database,
+        platform_db: Database,
+        outbox: Outbox,
+        clock: Clock,
+        authenticator: Authenticator,
+        rate_limiter: RateLimiter,
+        idempotency: Idempotency,
+        public_paths: Iterable[str],
+        settings: EdgeSettings,
+    ):
+        self._app = app
+        self._db = db
+        self._platform_db = platform_db
+        self._outbox = outbox
+        self._clock = clock
+        self._authenticator = authenticator
+        self._limiter = rate_limiter
+        self._idempotency = idempotency
+        self._public = frozenset(public_paths)
+        self._settings = settings
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or not scope["path"].startswith("/api/"):
+            # Probes and metrics carry no tenant; sockets authenticate in their own handshake.
+            scope.setdefault("state", {})["request_id"] = str(uuid7())
+            await self._app(scope, receive, send)
+            return
+        started = time.perf_counter()
+        exchange = _Exchange(scope, receive, send)
+        clear_context()
+        with span(
+            "http.request", traceparent=exchange.header(b"traceparent"), method=scope["method"]
+        ) as trace:
+            bind_context(request_id=exchange.request_id, trace_id=trace.trace_id)
+            await self._handle(exchange)
+        _observe(exchange, time.perf_counter() - started)
+
+    async def _handle(self, exchange: _Exchange) -> None:
+        try:
+            identity = await self._admit(exchange)
+            keyed = await self._keyed_request(exchange, identity)
+            unit = RequestUnit(
+                self._db,
+                self._platform_db,
+                self._outbox,
+                self._clock,
+                self._idempotency,
+                identity.principal if identity else None,
+                exchange.request_id,
+                keyed,
+            )
+        except AgentOSError as error:
+            await exchange.answer(problem(error, exchange.request_id))
+            return
+        exchange.state["unit"] = unit
+        exchange.state["principal"] = identity.principal if identity else None
+        await self._run(exchange, unit)
+
+    async def _run(self, exchange: _Exchange, unit: RequestUnit) -> None:
+        sender = _CommittingSend(exchange, unit)
+        try:
+            await self._app(exchange.scope, exchange.receive, sender)
+        except StoredResponse as stored:
+            await unit.end(failed=True)
+            await exchange.replay(stored)
+        except AgentOSError as error:
+            await self._fail(exchange, unit, error)
+        except Exception:
+            log.exception("request failed")
+            await self._fail(exchange, unit, InternalError())
+        finally:
+            # A client that went away, or a route that never answered.
+            await unit.end(failed=True)
+
+    async def _fail(self, exchange: _Exchange, unit: RequestUnit, error: AgentOSError) -> None:
+        await unit.end(failed=True)
+        if not exchange.started:
+            await exchange.answer(problem(error, exchange.request_id))
+
+    async def _admit(self, exchange: _Exchange) -> Identity | None:
+        self._check_size(exchange)
+        credential = self._credential(exchange)
+        public = exchange.scope["path"] in self._public
+        if credential is None and not public:
+            raise Unauthenticated()
+        if public:
+            bucket = f"address:{self._address(exchange)}"
+            exchange.allowance = await self._limiter.take(
+                bucket, self._settings.anonymous_per_minute
+            )
+            return None
+        assert credential is not None
+        identity = await self._authenticator.identify(credential)
+        principal = identity.principal
+        bind_context(tenant_id=str(principal.tenant_id))
+        exchange.allowance = await self._limiter.take(
+            f"{principal.tenant_id}:{principal.id}", identity.requests_per_minute
+        )
+        return identity
+
+    def _check_size(self, exchange: _Exchange) -> None:
+        storing = exchange.scope["path"].startswith("/api/objects/")
+        limit = self._settings.max_object_bytes if storing else self._settings.max_request_bytes
+        exchange.limit_body(limit)
+
+    def _credential(self, exchange: _Exchange) -> str | None:
+        authorization = exchange.header(b"authorization")
+        if authorization is not None:
+            scheme, _, credential = authorization.partition(" ")
+            if scheme.lower() != "bearer" or not credential:
+                raise Unauthenticated("The Authorization header must be `Bearer …`.")
+            return credential.strip()
+        cookie = exchange.cookie(COOKIE)
+        if cookie is not None and exchange.scope["method"] not in ("GET", "HEAD"):
+            origin = exchange.header(b"origin")
+            if origin is None or not self.is_own_origin(origin, exchange.header(b"host")):
+                raise ForeignOrigin()
+        return cookie
+
+    def is_own_origin(self, origin: str, host: str | None) -> bool:
+        return origin in self._settings.own_origins or origin.partition("://")[2] == host
+
+    def _address(self, exchange: _Exchange) -> str:
+        client = exchange.scope.get("client")
+        address = client[0] if client else "unknown"
+        forwarded = exchange.header(b"x-forwarded-for")
+        if forwarded and address in self._settings.trusted_proxies:
+            return forwarded.rpartition(",")[2].strip()
+        return str(address)
+
+    async def _keyed_request(
+        self, exchange: _Exchange, identity: Identity | None
+    ) -> KeyedRequest | None:
+        key = exchange.header(b"idempotency-key")
+        scope = exchange.scope
+        if key is None or identity is None or scope["method"] not in METHODS:
+            return None
+        body = await exchange.read_body()
+        return KeyedRequest(
+            check_key(key),
+            fingerprint(scope["method"], scope["raw_path"], scope["query_string"], body),
+        )
+
+
+class _Exchange:
+    """One request and its answer."""
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send):
+        self.scope = scope
+        self._receive = receive
+        self._send = send
+        self._headers: dict[bytes, bytes] = dict(scope["headers"])
+        self._body_limit = 0
+        self._received = 0
+        self._buffered: bytes | None = None
+        self.allowance: Allowance | None = None
+        self.status = 0
+        self.started = False
+        self.request_id = str(uuid7())
+        self.state: MutableMapping[str, Any] = scope.setdefault("state", {})
+        self.state["request_id"] = self.request_id
+
+    def header(self, name: bytes) -> str | None:
+        value = self._headers.get(name)
+        return None if value is None else value.decode("latin-1")
+
+    def cookie(self, name: str) -> str | None:
+        for part in (self.header(b"cookie") or "").split(";"):
+            key, _, value = part.strip().partition("=")
+            if key == name:
+                return value
+        return None
+
+    def limit_body(self, limit: int) -> None:
+        self._body_limit = limit
+        declared = self.header(b"content-length")
+        if declared is not None and declared.isdigit() and int(declared) > limit:
+            raise self._too_large()
+
+    def _too_large(self) -> RequestTooLarge:
+        return RequestTooLarge(
+            f"The request body is larger than {self._body_limit} bytes.",
+            hint="Send less at once.",
+            limit=self._body_limit,
+        )
+
+    async def receive(self) -> Message:
+        if self._buffered is not None:
+            body, self._buffered = self._buffered, None
+            return {"type": "http.request", "body": body, "more_body": False}
+        message = await self._receive()
+        if message["type"] == "http.request":
+            self._received += len(message.get("body", b""))
+            if self._received > self._body_limit:
+                raise self._too_large()
+        return message
+
+    async def read_body(self) -> bytes:
+        """The whole body; the route reads it again from here."""
+        parts: list[bytes] = []
+        more = True
+        while more:
+            message = await self.receive()
+            parts.append(message.get("body", b""))
+            more = message.get("more_body", False)
+        self._buffered = b"".join(parts)
+        return self._buffered
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.started = True
+            self.status = message["status"]
+            message = {**message, "headers": self._with_ours(message.get("headers", []))}
+        await self._send(message)
+
+    def _with_ours(self, headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+        complete = list(headers)
+        present = {name for name, _ in complete}
+        complete += [item for item in SECURITY_HEADERS if item[0] not in present]
+        complete.append((b"x-request-id", self.request_id.encode()))
+        if self.allowance is not None:
+            complete += [
+                (b"ratelimit-limit", b"%d" % self.allowance.limit),
+                (b"ratelimit-remaining", b"%d" % self.allowance.remaining),
+                (b"ratelimit-reset", b"%d" % self.allowance.reset_seconds),
+            ]
+        return complete
+
+    async def answer(self, response: Response) -> None:
+        await response(self.scope, self.receive, self.send)
+
+    async def replay(self, stored: StoredResponse) -> None:
+        headers = [*stored.headers, (b"idempotency-replayed", b"true")]
+        await self.send(
+            {"type": "http.response.start", "status": stored.status, "headers": headers}
+        )
+        await self.send({"type": "http.response.body", "body": stored.body})
+
+
+class _CommittingSend:
+    """Ends the transaction before the first byte of the answer leaves."""
+
+    def __init__(self, exchange: _Exchange, unit: RequestUnit):
+        self._exchange = exchange
+        self._unit = unit
+        self._held: Message | None = None
+        self._body: list[bytes] = []
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            failed = message["status"] >= 400
+            if self._unit.keeps_response and not failed:
+                self._held = message
+                return
+            await self._unit.end(failed=failed)
+        elif self._held is not None:
+            self._body.append(message.get("body", b""))
+            if message.get("more_body", False):
+                return
+            await self._keep_and_send(self._held)
+            return
+        await self._exchange.send(message)
+
+    async def _keep_and_send(self, start: Message) -> None:
+        body = b"".join(self._body)
+        await self._unit.keep_response(start["status"], list(start.get("headers", [])), body)
+        await self._unit.end(failed=False)
+        await self._exchange.send(start)
+        await self._exchange.send({"type": "http.response.body", "body": body})
+
+
+def _observe(exchange: _Exchange, seconds: float) -> None:
+    route = exchange.scope.get("route")
+    path = getattr(route, "path", "unmatched")
+    method = exchange.scope["method"]
+    metrics.observe_request(method, path, exchange.status, seconds)
+    log.debug(
+        "request",
+        method=method,
+        path=exchange.scope["path"],
+        status=exchange.status,
+        ms=round(seconds * 1000, 1),
+    )

@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+from datetime import datetime
+from uuid import UUID
+
+import asyncpg
+import msgspec
+
+from agentos.contracts.events import Envelope
+from agentos.gateway.events.filters import TypeFilter
+from agentos.gateway.events.frames import Frame
+from agentos.kernel.database import Transaction
+
+
+async def last_seq(tx: Transaction, tenant_id: UUID) -> int:
+    """The newest sequence number; every event up to it is visible to the next statement."""
+    seq: int | None = await tx.value(
+        "select last_seq from event_counters where tenant_id = $1", tenant_id
+    )
+    return seq or 0
+
+
+async def oldest_seq(tx: Transaction, tenant_id: UUID) -> int | None:
+    oldest: int | None = await tx.value("select min(seq) from events where tenant_id = $1", tenant_id)
+    return oldest
+
+
+async def events(
+    tx: Transaction, tenant_id: UUID, *, after: int, upto: int, wanted: TypeFilter, limit: int
+) -> list[Frame]:
+    rows = await tx.fetch(
+        """select seq, id, type, at, data::text as data from events
+           where tenant_id = $1 and seq > $2 and seq <= $3
+             and ($4 or type = any($5::text[])
+                  or exists (select from unnest($6::text[]) as prefix where starts_with(type, prefix)))
+           order by seq limit $7""",
+        tenant_id,
+        after,
+        upto,
+        wanted.everything,
+        sorted(wanted.exact),
+        list(wanted.prefixes),
+        limit,
+    )
+    return [_frame(tenant_id, row) for row in rows]
+
+
+def _frame(tenant_id: UUID, row: asyncpg.Record) -> Frame:
+    envelope = Envelope(
+        seq=row["seq"],
+        id=row["id"],
+        type=row["type"],
+        tenant_id=tenant_id,
+        at=row["at"],
+        data=msgspec.Raw(row["data"].encode()),
+    )
+    return Frame(row["seq"], row["type"], msgspec.json.encode(envelope))
+
+
+async def insert_ticket(
+    tx: Transaction, tenant_id: UUID, token_hash: bytes, sealed: str, expires_at: datetime
+) -> None:
+    await tx.execute(
+        """insert into socket_tickets (tenant_id, token_hash, principal, expires_at)
+           values ($1, $2, $3, $4)""",
+        tenant_id,
+        token_hash,
+        {"sealed_credential": sealed},
+        expires_at,
+    )
+
+
+async def take_ticket(
+    tx: Transaction, tenant_id: UUID, token_hash: bytes, now: datetime
+) -> str | None:
+    """Removes a ticket and returns what it holds: whoever comes second gets None."""
+    held: dict[str, str] | None = await tx.value(
+        """delete from socket_tickets where tenant_id = $1 and token_hash = $2 and expires_at > $3
+           returning principal""",
+        tenant_id,
+        token_hash,
+        now,
+    )
+    return None if held is None else held["sealed_credential"]

@@ -1,0 +1,133 @@
+"""Errors as RFC 9457 problem documents: a stable code, what happened, and how to go on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import asyncpg
+import msgspec
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from agentos.kernel.errors import AgentOSError, Invalid, Kind
+from agentos.kernel.logs import get_logger
+from agentos.kernel.redaction import redact
+
+log = get_logger(__name__)
+
+STATUS: dict[Kind, int] = {
+    Kind.INVALID: 422,
+    Kind.UNAUTHENTICATED: 401,
+    Kind.PLAN: 402,
+    Kind.FORBIDDEN: 403,
+    Kind.NOT_FOUND: 404,
+    Kind.CONFLICT: 409,
+    Kind.TOO_LARGE: 413,
+    Kind.LIMITED: 429,
+    Kind.TRANSIENT: 503,
+    Kind.SETUP: 503,
+    Kind.INTERNAL: 500,
+}
+
+MEDIA_TYPE = "application/problem+json"
+
+
+class InternalError(AgentOSError):
+    """Something went wrong on our side; nothing was changed."""
+
+    code = "internal"
+    kind = Kind.INTERNAL
+    hint = "Try again. If it stays, give the operator the request id in this answer."
+
+
+class BadInput(Invalid):
+    """The request holds text that cannot be stored."""
+
+    code = "bad_input"
+    hint = "Remove NUL characters and values out of range."
+
+
+_HTTP_CODES = {404: "no_such_route", 405: "method_not_allowed", 400: "bad_request"}
+_HTTP_HINTS = {
+    404: "GET /api/openapi.json lists every route.",
+    405: "The Allow header names the methods this route has.",
+    400: "Check the request's syntax.",
+}
+
+
+def problem_body(
+    status: int, code: str, detail: str, hint: str | None, request_id: str | None, **extra: Any
+) -> bytes:
+    document: dict[str, Any] = {
+        "type": f"urn:agentos:error:{code}",
+        "title": code.replace("_", " "),
+        "status": status,
+        "code": code,
+        # Whatever a message was made from, no secret leaves in it.
+        "detail": redact(detail),
+    }
+    if hint:
+        document["hint"] = hint
+    if request_id:
+        document["request_id"] = request_id
+    return msgspec.json.encode(document | extra)
+
+
+def problem(error: AgentOSError, request_id: str | None) -> Response:
+    status = STATUS[error.kind]
+    headers = {}
+    if status == 401:
+        headers["WWW-Authenticate"] = "Bearer"
+    if status in (429, 503):
+        headers["Retry-After"] = str(error.details.get("retry_after", 1))
+    body = problem_body(
+        status, error.code, error.message, error.advice, request_id, **error.details
+    )
+    return Response(body, status, headers, MEDIA_TYPE)
+
+
+def install(app: FastAPI) -> None:
+    """Makes every error of the app a problem document."""
+
+    @app.exception_handler(AgentOSError)
+    async def _ours(request: Request, error: AgentOSError) -> Response:
+        if error.kind in (Kind.INTERNAL, Kind.SETUP):
+            log.error("request failed", error=error.code, detail=error.message)
+        return problem(error, request.state.request_id)
+
+    @app.exception_handler(RequestValidationError)
+    async def _validation(request: Request, error: RequestValidationError) -> Response:
+        # Only where and why: the rejected value may be a secret.
+        fields = [
+            {"field": ".".join(str(part) for part in item["loc"]), "message": item["msg"]}
+            for item in error.errors()
+        ]
+        detail = "; ".join(f"{item['field']}: {item['message']}" for item in fields[:3])
+        body = problem_body(
+            422,
+            "invalid",
+            detail,
+            "Correct the named fields.",
+            request.state.request_id,
+            fields=fields,
+        )
+        return Response(body, 422, media_type=MEDIA_TYPE)
+
+    @app.exception_handler(HTTPException)
+    async def _http(request: Request, error: HTTPException) -> Response:
+        status = error.status_code
+        body = problem_body(
+            status,
+            _HTTP_CODES.get(status, "http_error"),
+            str(error.detail),
+            _HTTP_HINTS.get(status),
+            request.state.request_id,
+        )
+        return Response(body, status, error.headers, MEDIA_TYPE)
+
+    @app.exception_handler(asyncpg.DataError)
+    @app.exception_handler(asyncpg.InterfaceError)
+    async def _bad_data(request: Request, _: Exception) -> Response:
+        return problem(BadInput(), request.state.request_id)

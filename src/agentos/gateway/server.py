@@ -1,0 +1,75 @@
+"""The HTTP server: uvicorn with our own start, signals and shutdown."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Generator
+from contextlib import asynccontextmanager, contextmanager
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from agentos.kernel.errors import SetupError
+from agentos.kernel.settings import Settings
+
+# How long open requests may take to finish when the server stops.
+_GRACE_SECONDS = 5
+
+
+class _QuietServer(uvicorn.Server):
+    """uvicorn that leaves signals to whoever runs it."""
+
+    @contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        yield
+
+
+class Server:
+    """Holds the listening socket from the moment it is made."""
+
+    def __init__(self, host: str, port: int):
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self._socket = socket.socket(family, socket.SOCK_STREAM)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            self._socket.bind((host, port))
+        except OSError as error:
+            self._socket.close()
+            raise SetupError(
+                f"Cannot listen on {host}:{port}: {error.strerror}.",
+                hint="Stop what is using the port, or choose another with --port or AGENTOS_PORT.",
+            ) from None
+        self.port: int = self._socket.getsockname()[1]
+
+    def url(self, settings: Settings) -> str:
+        """The address to show people."""
+        return settings.public_url or settings.model_copy(update={"port": self.port}).url
+
+    @asynccontextmanager
+    async def running(self, app: ASGIApp) -> AsyncIterator[None]:
+        """Serves while the block lasts, then lets open requests finish."""
+        config = uvicorn.Config(
+            app,
+            http="httptools",
+            ws="websockets-sansio",
+            loop="none",
+            lifespan="off",
+            log_config=None,
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            # Ours are few and short-lived; the edge reads X-Forwarded-For itself.
+            proxy_headers=False,
+            timeout_graceful_shutdown=_GRACE_SECONDS,
+        )
+        server = _QuietServer(config)
+        task = asyncio.create_task(server.serve([self._socket]))
+        try:
+            while not server.started and not task.done():  # noqa: ASYNC110 - uvicorn tells no other way
+                await asyncio.sleep(0.005)
+            yield
+        finally:
+            server.should_exit = True
+            await task
+            self._socket.close()

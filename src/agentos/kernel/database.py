@@ -1,0 +1,186 @@
+"""PostgreSQL through asyncpg: a pool for one role, and transactions that say who is asking."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from typing import Any
+from uuid import UUID
+
+import asyncpg
+import msgspec
+
+from agentos.kernel.errors import Unavailable
+
+# What a lost or refused connection looks like; all of them mean "try again in a moment".
+_LOST = (
+    asyncpg.PostgresConnectionError,
+    asyncpg.CannotConnectNowError,
+    asyncpg.AdminShutdownError,
+    asyncpg.CrashShutdownError,
+    asyncpg.TooManyConnectionsError,
+    asyncpg.InterfaceError,
+    OSError,
+    TimeoutError,
+)
+
+
+class DatabaseUnavailable(Unavailable):
+    """The database is not answering right now."""
+
+    code = "database_unavailable"
+
+
+@contextmanager
+def _reporting_loss() -> Iterator[None]:
+    """Turns a lost connection into DatabaseUnavailable. Wraps only calls to the driver."""
+    try:
+        yield
+    except _LOST as error:
+        if isinstance(error, ValueError):
+            raise  # a bad argument, not a bad connection
+        raise DatabaseUnavailable() from error
+
+
+class Transaction:
+    """One open transaction: everything done through it happens together or not at all."""
+
+    def __init__(self, connection: asyncpg.pool.PoolConnectionProxy[asyncpg.Record]):
+        self._connection = connection
+        self._after_commit: list[Callable[[], Awaitable[None] | None]] = []
+        self.kept_on_error = False
+
+    async def fetch(self, query: str, *args: Any) -> list[asyncpg.Record]:
+        with _reporting_loss():
+            return await self._connection.fetch(query, *args)
+
+    async def row(self, query: str, *args: Any) -> asyncpg.Record | None:
+        with _reporting_loss():
+            return await self._connection.fetchrow(query, *args)
+
+    async def value(self, query: str, *args: Any) -> Any:
+        with _reporting_loss():
+            return await self._connection.fetchval(query, *args)
+
+    async def execute(self, query: str, *args: Any) -> int:
+        """Runs a statement and returns how many rows it touched."""
+        with _reporting_loss():
+            status = await self._connection.execute(query, *args)
+        count = status.rpartition(" ")[2]
+        return int(count) if count.isdigit() else 0
+
+    async def set(self, name: str, value: str) -> None:
+        """Sets a variable that row-level security reads, until the transaction ends."""
+        await self.execute("select set_config($1, $2, true)", name, value)
+
+    def after_commit(self, action: Callable[[], Awaitable[None] | None]) -> None:
+        """Runs `action` once the transaction has committed; never if it rolls back."""
+        self._after_commit.append(action)
+
+    def keep_on_error(self) -> None:
+        """Commits although the caller gets an error: the change is the answer to it."""
+        self.kept_on_error = True
+
+    async def _committed(self) -> None:
+        for action in self._after_commit:
+            waiting = action()
+            if waiting is not None:
+                await waiting
+
+
+class Database:
+    """A pool of connections that all log in as the same role."""
+
+    def __init__(self, pool: asyncpg.Pool[asyncpg.Record]):
+        self._pool = pool
+
+    @classmethod
+    async def connect(cls, dsn: str, *, size: int, name: str) -> Database:
+        with _reporting_loss():
+            pool = await asyncpg.create_pool(
+                dsn,
+                min_size=1,
+                max_size=size,
+                # Nothing may outlive a transaction here, so there is nothing to reset between
+                # two uses; asyncpg still rolls back what a cancelled task left open.
+                reset=_nothing,
+                init=_use_json,
+                timeout=5,
+                command_timeout=30,
+                max_inactive_connection_lifetime=60,
+                server_settings={"application_name": name, "jit": "off", "timezone": "UTC"},
+            )
+        return cls(pool)
+
+    async def close(self) -> None:
+        try:
+            await asyncio.wait_for(self._pool.close(), 5)
+        except TimeoutError:
+            self._pool.terminate()
+
+    @property
+    def idle(self) -> int:
+        return self._pool.get_idle_size()
+
+    @property
+    def size(self) -> int:
+        return self._pool.get_size()
+
+    @asynccontextmanager
+    async def transaction(
+        self, *, tenant_id: UUID | None = None, user_id: UUID | None = None
+    ) -> AsyncIterator[Transaction]:
+        """A transaction that row-level security sees as this tenant and user."""
+        async with self.connection() as connection:
+            with _reporting_loss():
+                # One round trip for all. Only UUIDs are ever written into this statement.
+                await connection.execute(_begin(tenant_id, user_id))
+            transaction = Transaction(connection)
+            try:
+                yield transaction
+            except BaseException:
+                await _roll_back(connection)
+                raise
+            with _reporting_loss():
+                await connection.execute("commit")
+        await transaction._committed()
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncIterator[asyncpg.pool.PoolConnectionProxy[asyncpg.Record]]:
+        """A bare connection, for what is not a transaction (advisory locks, catalogues)."""
+        with _reporting_loss():
+            connection = await self._pool.acquire(timeout=10)
+        try:
+            yield connection
+        finally:
+            await self._pool.release(connection)
+
+
+def _begin(tenant_id: UUID | None, user_id: UUID | None) -> str:
+    statement = "begin"
+    if tenant_id is not None:
+        statement += f";set local app.tenant_id='{UUID(int=tenant_id.int)}'"
+    if user_id is not None:
+        statement += f";set local app.user_id='{UUID(int=user_id.int)}'"
+    return statement
+
+
+async def _roll_back(connection: asyncpg.pool.PoolConnectionProxy[asyncpg.Record]) -> None:
+    if not connection.is_closed() and connection.is_in_transaction():
+        with suppress(*_LOST):  # a connection lost by now has rolled back by itself
+            await connection.execute("rollback")
+
+
+async def _nothing(_: object) -> None:
+    return None
+
+
+async def _use_json(connection: asyncpg.Connection[asyncpg.Record]) -> None:
+    await connection.set_type_codec(
+        "jsonb",
+        schema="pg_catalog",
+        encoder=lambda value: b"\x01" + msgspec.json.encode(value),
+        decoder=lambda data: msgspec.json.decode(data[1:]),
+        format="binary",
+    )

@@ -1,0 +1,1 @@
+"""The embedded engines: real PostgreSQL and real NATS, supervised as child processes."""

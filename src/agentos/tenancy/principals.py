@@ -1,0 +1,87 @@
+"""Who is asking, and what they may do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from uuid import UUID
+
+from agentos.kernel.errors import AgentOSError, Kind
+from agentos.kernel.ids import TenantId
+
+
+class Role(StrEnum):
+    OWNER = "owner"
+    ADMIN = "admin"
+    MEMBER = "member"
+
+
+class Scope(StrEnum):
+    """What a credential may do. `read` never changes anything; `write` includes no `read`."""
+
+    TENANT_READ = "tenant:read"
+    TENANT_WRITE = "tenant:write"
+    MEMBERS_READ = "members:read"
+    MEMBERS_WRITE = "members:write"
+    KEYS_READ = "keys:read"
+    KEYS_WRITE = "keys:write"
+    VAULT_READ = "vault:read"
+    VAULT_WRITE = "vault:write"
+    AUDIT_READ = "audit:read"
+    EVENTS_READ = "events:read"
+    OBJECTS_READ = "objects:read"
+    OBJECTS_WRITE = "objects:write"
+
+
+ROLE_SCOPES: dict[Role, frozenset[Scope]] = {
+    Role.OWNER: frozenset(Scope),
+    Role.ADMIN: frozenset(Scope) - {Scope.TENANT_WRITE},
+    Role.MEMBER: frozenset(
+        {
+            Scope.TENANT_READ,
+            Scope.MEMBERS_READ,
+            Scope.VAULT_READ,
+            Scope.EVENTS_READ,
+            Scope.OBJECTS_READ,
+            Scope.OBJECTS_WRITE,
+        }
+    ),
+}
+
+
+class PrincipalKind(StrEnum):
+    USER = "user"
+    API_KEY = "api_key"
+    SERVICE = "service"
+    PLATFORM = "platform"
+
+
+class Forbidden(AgentOSError):
+    """You may not do this."""
+
+    code = "forbidden"
+    kind = Kind.FORBIDDEN
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """An authenticated caller, bound to one tenant."""
+
+    kind: PrincipalKind
+    id: str
+    name: str
+    tenant_id: TenantId
+    scopes: frozenset[Scope]
+    plan: str
+    user_id: UUID | None = None
+    login_id: UUID | None = None
+    role: Role | None = None
+    platform_admin: bool = False
+
+    def require(self, scope: Scope) -> None:
+        if scope not in self.scopes:
+            raise Forbidden(
+                f"This needs the scope {scope}.",
+                hint=f"Use a credential with {scope}, or ask an owner of the tenant for it.",
+                scope=scope,
+            )

@@ -1,0 +1,197 @@
+"""Real Postgres and NATS for every test, started once a run; a fresh database for each test."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import shutil
+import tempfile
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+from uuid import UUID
+
+import asyncpg
+import pytest
+
+from agentos.kernel.bus_credentials import BusAuthority
+from agentos.kernel.clock import MovableClock, SystemClock
+from agentos.kernel.crypto import derive, derive_password
+from agentos.kernel.database import Database
+from agentos.kernel.engines.account import engine_account
+from agentos.kernel.engines.nats import EmbeddedNats
+from agentos.kernel.engines.postgres import EmbeddedPostgres
+from agentos.kernel.ids import TenantId, UserId, uuid7
+from agentos.kernel.outbox import Outbox
+from agentos.kernel.schema import PLATFORM_ROLE, RUNTIME_ROLE, RolePasswords, ensure_roles, migrate
+from agentos.tenancy.principals import ROLE_SCOPES, Principal, PrincipalKind, Role
+from agentos.tenancy.work import Work
+
+SECRET_KEY = bytes(range(32))
+TEMPLATE = "agentos_template"
+
+
+class LoopThread:
+    """An event loop in a thread of its own, for engines that outlive a test's loop."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self.loop.run_forever, daemon=True)
+        self._thread.start()
+
+    def run(self, work: Coroutine[Any, Any, Any]) -> Any:
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result(90)
+
+    def close(self) -> None:
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join()
+        self.loop.close()
+
+
+@dataclass
+class Engines:
+    data_dir: Path
+    postgres: EmbeddedPostgres
+    nats: EmbeddedNats
+    authority: BusAuthority
+
+    def dsn(self, role: str, database: str) -> str:
+        if role == "postgres":
+            return self.postgres.superuser_dsn(database)
+        password = derive_password(SECRET_KEY, f"database role {role}")
+        return self.postgres.dsn(role, password, database)
+
+
+@pytest.fixture(scope="session")
+def engines() -> Iterator[Engines]:
+    account = engine_account()
+    data_dir = Path(tempfile.mkdtemp(prefix="aos-", dir="/tmp"))
+    # mkdtemp makes it 0700, which the account that runs the engines could not enter.
+    data_dir.chmod(0o711)
+    loop = LoopThread()
+    authority = BusAuthority(derive(SECRET_KEY, "bus"))
+    notices: list[str] = []
+    postgres = EmbeddedPostgres(
+        data_dir,
+        superuser_password="test",
+        account=account,
+        on_notice=notices.append,
+        fsync=False,
+    )
+    nats = EmbeddedNats(data_dir, authority, account=account, on_notice=notices.append)
+    engines = Engines(data_dir, postgres, nats, authority)
+    try:
+        loop.run(postgres.start())
+        loop.run(nats.start())
+        loop.run(_make_template(engines))
+        yield engines
+    finally:
+        loop.run(postgres.stop())
+        loop.run(nats.stop())
+        loop.close()
+        shutil.rmtree(data_dir, ignore_errors=True)
+
+
+async def _make_template(engines: Engines) -> None:
+    admin = engines.postgres.superuser_dsn()
+    passwords = RolePasswords(
+        runtime=derive_password(SECRET_KEY, f"database role {RUNTIME_ROLE}"),
+        platform=derive_password(SECRET_KEY, f"database role {PLATFORM_ROLE}"),
+    )
+    await ensure_roles(admin, passwords)
+    connection = await asyncpg.connect(admin)
+    owner_password = derive_password(SECRET_KEY, "database role agentos_owner")
+    await connection.execute(f"create role agentos_owner login password '{owner_password}'")
+    await connection.execute(f"create database {TEMPLATE} owner agentos_owner")
+    await connection.close()
+    await migrate(engines.dsn("agentos_owner", TEMPLATE))
+
+
+_numbers = itertools.count()
+
+
+@pytest.fixture
+async def database(engines: Engines) -> AsyncIterator[str]:
+    """The name of a fresh database with the newest schema."""
+    name = f"test_{os.getpid()}_{next(_numbers)}"
+    admin = await asyncpg.connect(engines.postgres.superuser_dsn())
+    await admin.execute(f"create database {name} template {TEMPLATE} owner agentos_owner")
+    yield name
+    await admin.execute(f"drop database {name} with (force)")
+    await admin.close()
+
+
+@pytest.fixture
+async def db(engines: Engines, database: str) -> AsyncIterator[Database]:
+    """The runtime role's pool."""
+    pool = await Database.connect(engines.dsn(RUNTIME_ROLE, database), size=8, name="test")
+    yield pool
+    await pool.close()
+
+
+@pytest.fixture
+async def platform_db(engines: Engines, database: str) -> AsyncIterator[Database]:
+    """The platform role's pool."""
+    pool = await Database.connect(engines.dsn(PLATFORM_ROLE, database), size=4, name="test")
+    yield pool
+    await pool.close()
+
+
+@pytest.fixture
+async def superuser(engines: Engines, database: str) -> AsyncIterator[asyncpg.Connection[Any]]:
+    """A connection that row-level security does not bind, to look behind the scenes."""
+    connection = await asyncpg.connect(engines.dsn("postgres", database))
+    yield connection
+    await connection.close()
+
+
+@pytest.fixture
+def clock() -> MovableClock:
+    return MovableClock()
+
+
+class TenantWork(Protocol):
+    def __call__(
+        self, *, plan: str = "free", role: str = "owner", tenant: UUID | None = None
+    ) -> AbstractAsyncContextManager[Work]: ...
+
+
+@pytest.fixture
+def tenant_work(db: Database, superuser: asyncpg.Connection[Any]) -> TenantWork:
+    """Work in a new tenant, or in a given one; committed when the block ends without an error."""
+
+    @asynccontextmanager
+    async def open_work(
+        *, plan: str = "free", role: str = "owner", tenant: UUID | None = None
+    ) -> AsyncIterator[Work]:
+        tenant_id = TenantId(tenant or uuid7())
+        user_id = UserId(uuid7())
+        if tenant is None:
+            await superuser.execute(
+                "insert into tenants (id, name, slug, plan) values ($1, $2, $3, $4)",
+                tenant_id,
+                f"Tenant {tenant_id.hex[-6:]}",
+                f"t-{tenant_id.hex}",
+                plan,
+            )
+        principal = Principal(
+            kind=PrincipalKind.USER,
+            id=str(user_id),
+            name="Test Person",
+            tenant_id=tenant_id,
+            scopes=ROLE_SCOPES[Role(role)],
+            plan=plan,
+            user_id=user_id,
+            role=Role(role),
+        )
+        async with db.transaction(tenant_id=tenant_id, user_id=user_id) as tx:
+            yield Work(tx, principal, Outbox(lambda: None), SystemClock(), request_id="test")
+
+    return open_work
+
+
+Notice = Callable[[str], None]
