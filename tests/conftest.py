@@ -8,7 +8,7 @@ import os
 import shutil
 import tempfile
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +18,7 @@ from uuid import UUID
 import asyncpg
 import pytest
 
+from agentos.kernel.bus import Bus
 from agentos.kernel.bus_credentials import BusAuthority
 from agentos.kernel.clock import MovableClock, SystemClock
 from agentos.kernel.crypto import derive, derive_password
@@ -28,8 +29,10 @@ from agentos.kernel.engines.postgres import EmbeddedPostgres
 from agentos.kernel.ids import TenantId, UserId, uuid7
 from agentos.kernel.outbox import Outbox
 from agentos.kernel.schema import PLATFORM_ROLE, RUNTIME_ROLE, RolePasswords, ensure_roles, migrate
+from agentos.kernel.settings import Settings
 from agentos.tenancy.principals import ROLE_SCOPES, Principal, PrincipalKind, Role
 from agentos.tenancy.work import Work
+from tests.gateways import Gateway, running_gateway
 
 SECRET_KEY = bytes(range(32))
 TEMPLATE = "agentos_template"
@@ -194,4 +197,30 @@ def tenant_work(db: Database, superuser: asyncpg.Connection[Any]) -> TenantWork:
     return open_work
 
 
-Notice = Callable[[str], None]
+@pytest.fixture
+async def bus(engines: Engines) -> AsyncIterator[Bus]:
+    """A connection to NATS as the platform."""
+    connection = await Bus.connect(
+        engines.nats.url, engines.authority.platform_credentials(), name="test"
+    )
+    yield connection
+    await connection.close()
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    """Settings of the gateway under test; a test that needs others overrides this fixture."""
+    return Settings(
+        data_dir=tmp_path, signup="open", anonymous_requests_per_minute=100_000, secret_key=None
+    )
+
+
+@pytest.fixture
+async def gateway(
+    settings: Settings, clock: MovableClock, db: Database, platform_db: Database, bus: Bus
+) -> AsyncIterator[Gateway]:
+    """A real server on a port of its own, with a clock that tests can move."""
+    async with running_gateway(
+        settings, SECRET_KEY, clock=clock, db=db, platform_db=platform_db, bus=bus
+    ) as running:
+        yield running

@@ -5,7 +5,8 @@ from __future__ import annotations
 import base64
 import json
 import secrets
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable
 from urllib.parse import quote, quote_plus
 from uuid import uuid4
 
@@ -44,14 +45,8 @@ ENCODINGS: dict[str, Callable[[str], str]] = {
 
 
 @pytest.fixture(autouse=True)
-def nothing_known(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def nothing_known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(redaction, "_known", redaction._Known())
-    yield
-
-
-def remains(encoded: str, value: str) -> bool:
-    """Whether the text still holds the value's stable part in the encoding it was written in."""
-    return encoded in redact(f"before {encoded} after")
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
@@ -75,7 +70,8 @@ def test_a_secret_between_others_in_base64_leaves_no_decodable_part() -> None:
             inner = b"x" * before + b"s3cretValue" + b"y" * after
             masked = redact(base64.b64encode(inner).decode())
             assert MASK in masked
-            assert len(masked.replace(MASK, "")) <= 8
+            # The bytes around it, and characters that hold a few bits of its first or last.
+            assert len(masked.replace(MASK, "").rstrip("=")) <= 4 + 1 + 4 + 1
 
 
 @given(
@@ -114,7 +110,7 @@ def test_short_values_are_ignored_and_forgotten_ones_shown_again() -> None:
 def test_a_form_shared_by_two_secrets_is_known_until_both_are_forgotten() -> None:
     register_secret("abcdefgh")
     assert redact("abcdefgh") == MASK
-    register_secret("abcdefgh".encode().hex())
+    register_secret(b"abcdefgh".hex())
     register_secret("abcdef")  # shorter: the index is scanned in smaller steps from here on
     assert redact("xx6162636465666768xx") == f"xx{MASK}xx"
     forget_secret("abcdefgh")
@@ -183,8 +179,11 @@ def test_what_looks_like_a_secret_is_masked(text: str, expected: str | None) -> 
     if expected is not None:
         assert masked == expected
     assert redact(masked) == masked
-    line = json.dumps({"event": text, "after": "kept"})
-    assert json.loads(redact(line))["after"] == "kept"
+    read = json.loads(redact(json.dumps({"event": f"first\n{text}\nlast", "after": "kept"})))
+    assert read["after"] == "kept"
+    if expected is not None:
+        assert read["event"] == f"first\n{expected}\nlast"
+    assert MASK in read["event"]
 
 
 @pytest.mark.parametrize("prefix", ["sk", "inv", "tkt"])
@@ -207,6 +206,7 @@ def test_our_own_tokens_keep_only_their_kind(prefix: str) -> None:
         "see https://docs.example.org:8443/@scope/name for more",
         "mail ada@example.org at 2025-06-01T12:00:00.123456Z",
         "agentos.kernel.some_quite_long_function_name_here failed",
+        "eyJhIjoxfQ is base64 but no JWT",
         "pwd=/work/main key=value monkey: banana",
         '{"password": null, "secret": false}',
         "100% of 20%25 and %zz",
@@ -218,3 +218,15 @@ def test_ordinary_text_is_untouched(text: str) -> None:
     for _ in range(200):
         register_secret(secrets.token_urlsafe(24))
     assert redact(text) == text
+
+
+@pytest.mark.parametrize(
+    "part",
+    ["eyJ", "eyJhbGciOiJ.", "password='", 'secret=\\"', "://a:", "bearer ", ".", ":", "%41", "\\"],
+)
+def test_hostile_text_takes_no_more_than_linear_time(part: str) -> None:
+    register_secret("hunter2")
+    text = "password secret token key bearer basic private cookie " + part * (200_000 // len(part))
+    started = time.process_time()
+    redact(text)
+    assert time.process_time() - started < 3  # a quadratic pattern takes minutes

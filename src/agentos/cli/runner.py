@@ -116,7 +116,7 @@ async def _connect(
     """Connections to every part, checked, with the schema up to date."""
     tracing.configure_tracing(settings.otlp_endpoint, "agentos")
     async with AsyncExitStack() as stack:
-        stack.callback(tracing.shutdown_tracing)
+        stack.push_async_callback(asyncio.to_thread, tracing.shutdown_tracing)
         await prepare_database(settings, key, where, say)
         db = await Database.connect(where.runtime, size=settings.database_pool_size, name="agentos")
         stack.push_async_callback(db.close)

@@ -12,6 +12,7 @@ from collections.abc import Iterable, MutableMapping
 from dataclasses import dataclass
 from typing import Any
 
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -21,10 +22,9 @@ from agentos.gateway.idempotency import (
     Idempotency,
     StoredResponse,
     check_key,
-    fingerprint,
 )
 from agentos.gateway.problems import InternalError, problem
-from agentos.gateway.rate_limits import Allowance, RateLimiter
+from agentos.gateway.rate_limits import Allowance, RateLimited, RateLimiter
 from agentos.gateway.unit_of_work import KeyedRequest, RequestUnit
 from agentos.kernel import metrics
 from agentos.kernel.clock import Clock
@@ -100,18 +100,22 @@ class Edge:
         self._settings = settings
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or not scope["path"].startswith("/api/"):
-            # Probes and metrics carry no tenant; sockets authenticate in their own handshake.
+        if scope["type"] != "http":
+            # Sockets authenticate in their own handshake.
             scope.setdefault("state", {})["request_id"] = str(uuid7())
             await self._app(scope, receive, send)
             return
         started = time.perf_counter()
         exchange = _Exchange(scope, receive, send)
+        if not scope["path"].startswith("/api/"):
+            # Probes and metrics carry no tenant.
+            await self._app(scope, receive, exchange.send)
+            return
         clear_context()
         with span(
             "http.request", traceparent=exchange.header(b"traceparent"), method=scope["method"]
-        ) as trace:
-            bind_context(request_id=exchange.request_id, trace_id=trace.trace_id)
+        ):
+            bind_context(request_id=exchange.request_id)
             await self._handle(exchange)
         _observe(exchange, time.perf_counter() - started)
 
@@ -129,8 +133,10 @@ class Edge:
                 exchange.request_id,
                 keyed,
             )
-        except AgentOSError as error:
-            await exchange.answer(problem(error, exchange.request_id))
+        except ClientDisconnect:
+            return
+        except Exception as error:  # noqa: BLE001 - the edge of the process; it is logged there
+            await exchange.fail(error)
             return
         exchange.state["unit"] = unit
         exchange.state["principal"] = identity.principal if identity else None
@@ -143,19 +149,14 @@ class Edge:
         except StoredResponse as stored:
             await unit.end(failed=True)
             await exchange.replay(stored)
-        except AgentOSError as error:
-            await self._fail(exchange, unit, error)
-        except Exception:
-            log.exception("request failed")
-            await self._fail(exchange, unit, InternalError())
+        except ClientDisconnect:
+            return
+        except Exception as error:  # noqa: BLE001 - the edge of the process; it is logged there
+            await unit.end(failed=True)
+            await exchange.fail(sender.failure or error)
         finally:
             # A client that went away, or a route that never answered.
             await unit.end(failed=True)
-
-    async def _fail(self, exchange: _Exchange, unit: RequestUnit, error: AgentOSError) -> None:
-        await unit.end(failed=True)
-        if not exchange.started:
-            await exchange.answer(problem(error, exchange.request_id))
 
     async def _admit(self, exchange: _Exchange) -> Identity | None:
         self._check_size(exchange)
@@ -165,21 +166,26 @@ class Edge:
             raise Unauthenticated()
         if public:
             bucket = f"address:{self._address(exchange)}"
-            exchange.allowance = await self._limiter.take(
-                bucket, self._settings.anonymous_per_minute
-            )
+            await self._take_token(exchange, bucket, self._settings.anonymous_per_minute)
             return None
         assert credential is not None
         identity = await self._authenticator.identify(credential)
         principal = identity.principal
         bind_context(tenant_id=str(principal.tenant_id))
-        exchange.allowance = await self._limiter.take(
-            f"{principal.tenant_id}:{principal.id}", identity.requests_per_minute
-        )
+        bucket = f"{principal.tenant_id}:{principal.id}"
+        await self._take_token(exchange, bucket, identity.requests_per_minute)
         return identity
 
+    async def _take_token(self, exchange: _Exchange, bucket: str, per_minute: int) -> None:
+        try:
+            exchange.allowance = await self._limiter.take(bucket, per_minute)
+        except RateLimited:
+            exchange.allowance = Allowance(per_minute, 0, 60)
+            raise
+
     def _check_size(self, exchange: _Exchange) -> None:
-        storing = exchange.scope["path"].startswith("/api/objects/")
+        scope = exchange.scope
+        storing = scope["method"] == "PUT" and scope["path"].startswith("/api/objects/")
         limit = self._settings.max_object_bytes if storing else self._settings.max_request_bytes
         exchange.limit_body(limit)
 
@@ -205,7 +211,8 @@ class Edge:
         address = client[0] if client else "unknown"
         forwarded = exchange.header(b"x-forwarded-for")
         if forwarded and address in self._settings.trusted_proxies:
-            return forwarded.rpartition(",")[2].strip()
+            # Cut, because it becomes a key: whoever sends a longer one is limited all the same.
+            return forwarded.rpartition(",")[2].strip()[:64]
         return str(address)
 
     async def _keyed_request(
@@ -218,7 +225,9 @@ class Edge:
         body = await exchange.read_body()
         return KeyedRequest(
             check_key(key),
-            fingerprint(scope["method"], scope["raw_path"], scope["query_string"], body),
+            self._idempotency.fingerprint(
+                scope["method"], scope["raw_path"], scope["query_string"], body
+            ),
         )
 
 
@@ -281,6 +290,9 @@ class _Exchange:
         more = True
         while more:
             message = await self.receive()
+            if message["type"] == "http.disconnect":
+                # What has come so far may read like a whole request.
+                raise ClientDisconnect
             parts.append(message.get("body", b""))
             more = message.get("more_body", False)
         self._buffered = b"".join(parts)
@@ -309,6 +321,14 @@ class _Exchange:
     async def answer(self, response: Response) -> None:
         await response(self.scope, self.receive, self.send)
 
+    async def fail(self, error: Exception) -> None:
+        """Answers with a problem, unless an answer has begun."""
+        if not isinstance(error, AgentOSError):
+            log.error("request failed", exc_info=error)
+            error = InternalError()
+        if not self.started:
+            await self.answer(problem(error, self.request_id))
+
     async def replay(self, stored: StoredResponse) -> None:
         headers = [*stored.headers, (b"idempotency-replayed", b"true")]
         await self.send(
@@ -325,8 +345,17 @@ class _CommittingSend:
         self._unit = unit
         self._held: Message | None = None
         self._body: list[bytes] = []
+        # Why the commit failed. The framework, which saw an answer begin, raises something else.
+        self.failure: AgentOSError | None = None
 
     async def __call__(self, message: Message) -> None:
+        try:
+            await self._pass_on(message)
+        except AgentOSError as error:
+            self.failure = error
+            raise
+
+    async def _pass_on(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             failed = message["status"] >= 400
             if self._unit.keeps_response and not failed:

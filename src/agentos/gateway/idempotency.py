@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import hmac
 from datetime import timedelta
 
 import asyncpg
@@ -55,7 +56,13 @@ class Idempotency:
 
     def __init__(self, secret_key: bytes, life: timedelta):
         self._cipher = AESGCM(derive(secret_key, "idempotency"))
+        self._fingerprint_key = derive(secret_key, "idempotency fingerprint")
         self._life = life
+
+    def fingerprint(self, method: str, path: bytes, query: bytes, body: bytes) -> bytes:
+        """Tells requests apart. Keyed, because a body may hold a password worth guessing."""
+        text = b"\n".join((method.encode(), path, query, body))
+        return hmac.digest(self._fingerprint_key, text, "sha256")
 
     async def begin(self, work: Work, key: str, fingerprint: bytes) -> bytes:
         """Claims the key for this work, or raises StoredResponse with what the first got."""
@@ -115,10 +122,6 @@ class Idempotency:
             status,
             sealed,
         )
-
-
-def fingerprint(method: str, path: bytes, query: bytes, body: bytes) -> bytes:
-    return hashlib.sha256(b"\n".join((method.encode(), path, query, body))).digest()
 
 
 def check_key(key: str) -> str:

@@ -32,6 +32,7 @@ STATUS: dict[Kind, int] = {
 }
 
 MEDIA_TYPE = "application/problem+json"
+_LONGEST = 200
 
 
 class InternalError(AgentOSError):
@@ -40,6 +41,14 @@ class InternalError(AgentOSError):
     code = "internal"
     kind = Kind.INTERNAL
     hint = "Try again. If it stays, give the operator the request id in this answer."
+
+
+class NotSetUp(AgentOSError):
+    """This installation is not set up for that."""
+
+    code = "not_set_up"
+    kind = Kind.TRANSIENT
+    hint = "Ask the operator: the reason is in the log, and `agentos doctor` shows it."
 
 
 class BadInput(Invalid):
@@ -88,6 +97,12 @@ def problem(error: AgentOSError, request_id: str | None) -> Response:
     return Response(body, status, headers, MEDIA_TYPE)
 
 
+def _shown(*parts: object) -> str:
+    """Text that may hold the name of an unknown field, which can be anything."""
+    text = redact(".".join(map(str, parts)))
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+
+
 def install(app: FastAPI) -> None:
     """Makes every error of the app a problem document."""
 
@@ -95,13 +110,16 @@ def install(app: FastAPI) -> None:
     async def _ours(request: Request, error: AgentOSError) -> Response:
         if error.kind in (Kind.INTERNAL, Kind.SETUP):
             log.error("request failed", error=error.code, detail=error.message)
+        if error.kind is Kind.SETUP:
+            # Paths and names of this machine are for its operator, who has them in the log.
+            error = NotSetUp()
         return problem(error, request.state.request_id)
 
     @app.exception_handler(RequestValidationError)
     async def _validation(request: Request, error: RequestValidationError) -> Response:
         # Only where and why: the rejected value may be a secret.
         fields = [
-            {"field": ".".join(str(part) for part in item["loc"]), "message": item["msg"]}
+            {"field": _shown(*item["loc"]), "message": _shown(item["msg"])}
             for item in error.errors()
         ]
         detail = "; ".join(f"{item['field']}: {item['message']}" for item in fields[:3])
@@ -117,6 +135,9 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(HTTPException)
     async def _http(request: Request, error: HTTPException) -> Response:
+        if isinstance(error.__cause__, AgentOSError):
+            # Raised by the edge while FastAPI was reading the body.
+            return problem(error.__cause__, request.state.request_id)
         status = error.status_code
         body = problem_body(
             status,
@@ -131,3 +152,8 @@ def install(app: FastAPI) -> None:
     @app.exception_handler(asyncpg.InterfaceError)
     async def _bad_data(request: Request, _: Exception) -> Response:
         return problem(BadInput(), request.state.request_id)
+
+    @app.exception_handler(Exception)
+    async def _unexpected(_: Request, error: Exception) -> Response:
+        # Starlette would answer in plain text; the edge knows better what to say.
+        raise error

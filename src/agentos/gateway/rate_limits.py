@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from agentos.kernel import metrics
-from agentos.kernel.database import Database
+from agentos.kernel.database import Database, reporting_loss
 from agentos.kernel.errors import AgentOSError, Kind
 
-# A process takes this part of a minute's tokens at a time, and what it does not use within the
-# second is lost to the others: at most 2 % of the limit, for one query in fifty requests.
+# A process takes this part of a minute's tokens at a time and keeps what it does not use: for one
+# query in fifty requests, each process can hold back or go beyond 2 % of the limit.
 _LEASE_PART = 50
+_LARGEST_LEASE = 10_000
 _LEASE_SECONDS = 1.0
 _MOST_ENTRIES = 20_000
 
@@ -27,9 +29,16 @@ class RateLimited(AgentOSError):
 
 @dataclass(slots=True)
 class _Lease:
-    tokens: int
-    left_in_bucket: float
-    until: float
+    """Tokens that this process has taken out of a bucket."""
+
+    tokens: int = 0
+    left_in_bucket: float = 0
+    until: float = 0
+    renewing: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    @property
+    def is_over(self) -> bool:
+        return self.tokens < 1 or self.until < time.monotonic()
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,35 +58,42 @@ class RateLimiter:
     async def take(self, bucket: str, per_minute: int) -> Allowance:
         """Takes one token, or raises RateLimited."""
         lease = self._leases.get(bucket)
-        if lease is None or lease.tokens < 1 or lease.until < time.monotonic():
-            lease = await self._lease(bucket, per_minute)
-        remaining = int(lease.left_in_bucket) + lease.tokens
+        if lease is None:
+            if len(self._leases) >= _MOST_ENTRIES:
+                self._leases.clear()
+            lease = self._leases[bucket] = _Lease()
+        if lease.is_over:
+            # One at a time: a burst would otherwise lease all there is, and use a part of it.
+            async with lease.renewing:
+                if lease.is_over:
+                    await self._renew(lease, bucket, per_minute)
         if lease.tokens < 1:
             metrics.rate_limited.inc()
-            wait = math.ceil(60 / per_minute)
             raise RateLimited(
-                f"More than {per_minute} requests a minute.", limit=per_minute, retry_after=wait
+                f"More than {per_minute} requests a minute.",
+                limit=per_minute,
+                retry_after=math.ceil(60 / max(1, per_minute)),
             )
         lease.tokens -= 1
-        return Allowance(per_minute, remaining - 1, _seconds_to_full(per_minute, remaining - 1))
+        remaining = int(lease.left_in_bucket) + lease.tokens
+        return Allowance(per_minute, remaining, _seconds_to_full(per_minute, remaining))
 
-    async def _lease(self, bucket: str, per_minute: int) -> _Lease:
-        want = max(1, per_minute // _LEASE_PART)
+    async def _renew(self, lease: _Lease, bucket: str, per_minute: int) -> None:
+        want = min(max(1, per_minute // _LEASE_PART), _LARGEST_LEASE) - lease.tokens
         async with self._db.connection() as connection:
-            row = await connection.fetchrow(
-                "select granted, remaining from take_tokens($1, $2, $3, $4)",
-                bucket,
-                want,
-                float(per_minute),
-                per_minute / 60,
-            )
+            with reporting_loss():
+                row = await connection.fetchrow(
+                    "select granted, remaining from take_tokens($1, $2, $3, $4)",
+                    bucket,
+                    max(0, want),
+                    float(per_minute),
+                    per_minute / 60,
+                )
         assert row is not None
-        lease = _Lease(row["granted"], row["remaining"], time.monotonic() + _LEASE_SECONDS)
-        if len(self._leases) >= _MOST_ENTRIES:
-            self._leases.clear()
-        self._leases[bucket] = lease
-        return lease
+        lease.tokens += row["granted"]
+        lease.left_in_bucket = row["remaining"]
+        lease.until = time.monotonic() + _LEASE_SECONDS
 
 
 def _seconds_to_full(per_minute: int, remaining: int) -> int:
-    return math.ceil((per_minute - remaining) * 60 / per_minute)
+    return max(0, math.ceil((per_minute - remaining) * 60 / per_minute))

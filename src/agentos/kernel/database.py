@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any
@@ -11,7 +12,9 @@ from uuid import UUID
 import asyncpg
 import msgspec
 
-from agentos.kernel.errors import Unavailable
+from agentos.kernel.errors import AgentOSError, Unavailable
+
+_log = logging.getLogger(__name__)
 
 # What a lost or refused connection looks like; all of them mean "try again in a moment".
 _LOST = (
@@ -33,7 +36,7 @@ class DatabaseUnavailable(Unavailable):
 
 
 @contextmanager
-def _reporting_loss() -> Iterator[None]:
+def reporting_loss() -> Iterator[None]:
     """Turns a lost connection into DatabaseUnavailable. Wraps only calls to the driver."""
     try:
         yield
@@ -52,20 +55,20 @@ class Transaction:
         self.kept_on_error = False
 
     async def fetch(self, query: str, *args: Any) -> list[asyncpg.Record]:
-        with _reporting_loss():
+        with reporting_loss():
             return await self._connection.fetch(query, *args)
 
     async def row(self, query: str, *args: Any) -> asyncpg.Record | None:
-        with _reporting_loss():
+        with reporting_loss():
             return await self._connection.fetchrow(query, *args)
 
     async def value(self, query: str, *args: Any) -> Any:
-        with _reporting_loss():
+        with reporting_loss():
             return await self._connection.fetchval(query, *args)
 
     async def execute(self, query: str, *args: Any) -> int:
         """Runs a statement and returns how many rows it touched."""
-        with _reporting_loss():
+        with reporting_loss():
             status = await self._connection.execute(query, *args)
         count = status.rpartition(" ")[2]
         return int(count) if count.isdigit() else 0
@@ -84,9 +87,13 @@ class Transaction:
 
     async def _committed(self) -> None:
         for action in self._after_commit:
-            waiting = action()
-            if waiting is not None:
-                await waiting
+            try:
+                waiting = action()
+                if waiting is not None:
+                    await waiting
+            except AgentOSError as error:
+                # What is committed has succeeded, whatever becomes of what follows it.
+                _log.warning("an action after the commit failed: %s", error.code)
 
 
 class Database:
@@ -97,7 +104,7 @@ class Database:
 
     @classmethod
     async def connect(cls, dsn: str, *, size: int, name: str) -> Database:
-        with _reporting_loss():
+        with reporting_loss():
             pool = await asyncpg.create_pool(
                 dsn,
                 min_size=1,
@@ -133,7 +140,7 @@ class Database:
     ) -> AsyncIterator[Transaction]:
         """A transaction that row-level security sees as this tenant and user."""
         async with self.connection() as connection:
-            with _reporting_loss():
+            with reporting_loss():
                 # One round trip for all. Only UUIDs are ever written into this statement.
                 await connection.execute(_begin(tenant_id, user_id))
             transaction = Transaction(connection)
@@ -142,14 +149,14 @@ class Database:
             except BaseException:
                 await _roll_back(connection)
                 raise
-            with _reporting_loss():
+            with reporting_loss():
                 await connection.execute("commit")
         await transaction._committed()
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[asyncpg.pool.PoolConnectionProxy[asyncpg.Record]]:
         """A bare connection, for what is not a transaction (advisory locks, catalogues)."""
-        with _reporting_loss():
+        with reporting_loss():
             connection = await self._pool.acquire(timeout=10)
         try:
             yield connection

@@ -207,6 +207,11 @@ def _mask_credentials(match: re.Match[str]) -> str:
     return match[1] + MASK if holds_pair else match[0]
 
 
+def _mask_dotted(match: re.Match[str]) -> str:
+    """Asked here, not in the pattern, which would then read a long text once per beginning."""
+    return MASK if "." in match[0] else match[0]
+
+
 def _qualified(name: str, qualifiers: str) -> str:
     """Matches after `name` if one of the qualifiers stands before it: api_key, not any key."""
     joined = (f"{word}{joint}{name}" for word in qualifiers.split() for joint in ("", "_", "-"))
@@ -232,9 +237,9 @@ _VALUE = r"""
     (?P<quote> \\* ["'] )? (?P<sign> [ \t]* [:=] [ \t]* )
     (?:
         # Quoted inside a quoted string: up to the same, not more deeply escaped, quote.
-        (?P<escaped> b? (?P<level> \\+ ["'] ) ) (?: \\{3,} . | (?! (?P=level) ) [^"] )+
+        (?P<escaped> b? (?P<level> \\+ ["'] ) ) (?: (?! (?P=level) ) (?: \\++ . | [^"\\] ) )+
       | (?P<double> b? " ) (?: [^"\\] | \\. )+
-      | (?P<single> b? ' ) (?: [^'"\\] | \\. )+
+      | (?P<single> b? ' ) (?: [^'"\\] | \\++ . )+
       | (?P<scheme> (?: basic | bearer | digest | token | bot ) [ ]+ )?
         (?P<bare> [^\s"'\\,;&(){}\[\]<>]+ )
     )
@@ -280,15 +285,20 @@ def _shape(
 
 _KEEP_FIRST = rf"\1{MASK}"
 
-# Before the name of a shape: not in the middle of a word, as in "task-oriented".
-_START = r"(?<![A-Za-z0-9])"
+# Before the name of a shape: not in the middle of a word, as in "task-oriented". The letter of
+# an escaped line break (in JSON, the text is one line) is not part of the word after it.
+_START = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrt]))"
 
-_DISCORD_ID = "|".join(rf"(?<=\b[MNO][\w-]{{{length}}}\.)" for length in range(22, 28))
+_DISCORD_ID = "|".join(
+    rf"(?<={start}[MNO][\w-]{{{length}}}\.)"
+    for start in (r"\b", r"\\[nrt]")
+    for length in range(22, 28)
+)
 
 _SHAPES = (
     # Our own opaque tokens; the prefix stays, it says what kind was there.
     _shape("_", r"_(?<=[a-z]{2}_)[0-9a-f]{96}", f"_{MASK}"),
-    _shape("eyj", r"eyJ[\w-]{8,}(?:\.[\w-]*){1,4}"),  # JWT and JWE
+    _shape("eyj", r"eyJ[\w-]{8,}+(?:\.[\w-]*+){0,4}", _mask_dotted),  # JWT and JWE
     _shape(
         "bearer",
         r"((?i:bearer)\s+)(?:(?=[^\s\"']*\d)[\w.~+/=-]{6,}|[\w.~+/=-]{16,})",
@@ -315,7 +325,7 @@ _SHAPES = (
         "private",
         r"-----BEGIN [A-Z ]*PRIVATE KEY[A-Z ]*-----(?:(?!-----)[^\"])*(?:-----END [A-Z ]*-----)?",
     ),
-    _shape("s", r"S(?<!\wS)[UAONCX][A-Z2-7]{56}(?!\w)"),  # NATS nkey seeds
+    _shape("s", r"S(?<![A-Z0-9]S)[UAONCX][A-Z2-7]{56}(?!\w)"),  # NATS nkey seeds
     _shape("://", r"(://[^\s/:@\"'\\<>]*:)[^\s/\"'\\<>]+(?=@)", _KEEP_FIRST),
     _shape("cookie", r"((?i:cookie)\\*[\"']?[ \t]*[:=][ \t]*\\*[\"']?)[^\r\n\"'\\]+", _KEEP_FIRST),
 )

@@ -6,11 +6,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
-from uuid import UUID
+from typing import Any
 
 import asyncpg
 import pytest
+from tests.conftest import TenantWork
 
 from agentos.integrations.objects import service
 from agentos.integrations.objects.schemas import ObjectRead, StorageUsage
@@ -21,12 +21,6 @@ from agentos.tenancy.principals import Principal
 from agentos.tenancy.work import Work
 
 MAX_BYTES = 100_000
-
-
-class TenantWork(Protocol):
-    def __call__(
-        self, *, plan: str = "free", role: str = "owner", tenant: UUID | None = None
-    ) -> AbstractAsyncContextManager[Work]: ...
 
 
 async def in_pieces(data: bytes, size: int = 1000) -> AsyncIterator[bytes]:

@@ -10,11 +10,11 @@ from typing import Any
 
 import asyncpg
 import pytest
+from tests.integrations.objects.conftest import Tenant
 
 from agentos.integrations.objects import service
 from agentos.integrations.objects.errors import UploadExpired
 from agentos.kernel.database import Database
-from agentos.kernel.ids import TenantId
 from agentos.kernel.objects import ObjectStoreUnavailable, TenantObjects
 
 NOW = timedelta(0)
@@ -26,7 +26,7 @@ def files(root: Path) -> set[str]:
 
 
 async def test_sweep_removes_exactly_the_discarded(
-    new_tenant: Callable[[], Awaitable[Any]],
+    new_tenant: Callable[[], Awaitable[Tenant]],
     platform_db: Database,
     uploads: service.Uploads,
     blobs: Path,
@@ -52,7 +52,7 @@ async def test_sweep_removes_exactly_the_discarded(
 
 
 async def test_sweeps_at_once_remove_everything_once(
-    tenant: Any,
+    tenant: Tenant,
     platform_db: Database,
     uploads: service.Uploads,
     blobs: Path,
@@ -70,7 +70,7 @@ async def test_sweeps_at_once_remove_everything_once(
 
 
 async def test_what_a_crash_left_is_swept(
-    tenant: Any, platform_db: Database, uploads: service.Uploads, blobs: Path
+    tenant: Tenant, platform_db: Database, uploads: service.Uploads, blobs: Path
 ) -> None:
     def crash() -> None:
         raise KeyError
@@ -85,7 +85,7 @@ async def test_what_a_crash_left_is_swept(
 
 
 async def test_an_upload_that_was_swept_meanwhile_is_refused(
-    tenant: Any, platform_db: Database, uploads: service.Uploads, blobs: Path
+    tenant: Tenant, platform_db: Database, uploads: service.Uploads, blobs: Path
 ) -> None:
     async def slow() -> AsyncIterator[bytes]:
         yield b"x"
@@ -99,7 +99,7 @@ async def test_an_upload_that_was_swept_meanwhile_is_refused(
 
 
 async def test_a_blob_that_a_row_names_is_never_removed(
-    tenant: Any,
+    tenant: Tenant,
     platform_db: Database,
     uploads: service.Uploads,
     superuser: asyncpg.Connection[Any],
@@ -113,7 +113,7 @@ async def test_a_blob_that_a_row_names_is_never_removed(
 
 
 async def test_what_cannot_be_removed_stays_listed_and_holds_up_only_its_batch(
-    tenant: Any,
+    tenant: Tenant,
     platform_db: Database,
     uploads: service.Uploads,
     blobs: Path,
@@ -140,7 +140,7 @@ async def test_what_cannot_be_removed_stays_listed_and_holds_up_only_its_batch(
 
 
 async def test_an_outage_ends_the_sweep(
-    tenant: Any,
+    tenant: Tenant,
     platform_db: Database,
     uploads: service.Uploads,
     monkeypatch: pytest.MonkeyPatch,
@@ -159,4 +159,3 @@ async def test_an_outage_ends_the_sweep(
         await service.sweep(platform_db, uploads.store, NOW)
     assert len(asked) == 3
     assert len(await tenant.discarded()) == 5
-    assert TenantId(tenant.id)

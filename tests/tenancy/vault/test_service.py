@@ -339,6 +339,23 @@ async def test_what_was_tampered_with_is_refused(
                 await _reveal(vault, tenant_work, tenant, name)
 
 
+async def test_nothing_is_sealed_with_a_key_slipped_in_from_another_tenant(
+    vault: Vault, tenant_work: TenantWork, superuser: Superuser
+) -> None:
+    tenants = []
+    for _ in range(2):
+        async with tenant_work() as work:
+            await vault.store_secret(work, "A", "value of a")
+            tenants.append(work.tenant_id)
+
+    await _swap_keys(superuser)
+
+    for tenant in tenants:
+        async with tenant_work(tenant=tenant) as work:
+            with pytest.raises(SecretDamaged, match="vault key"):
+                await vault.store_secret(work, "B", "value of b")
+
+
 async def test_a_damaged_secret_is_named_by_a_rotation_and_can_be_stored_again(
     vault: Vault, tenant_work: TenantWork, superuser: Superuser
 ) -> None:
@@ -468,6 +485,19 @@ class TestRewrapping:
             assert await _reveal(both, tenant_work, tenant, "KEY") == "value"
 
         assert await rewrap_keys(platform_db, both.keyring) == 3
+
+    async def test_two_at_once_do_the_work_once(
+        self, vault: Vault, tenant_work: TenantWork, platform_db: Database, superuser: Superuser
+    ) -> None:
+        for _ in range(5):
+            async with tenant_work() as work:
+                await vault.store_secret(work, "KEY", "value")
+        both = EnvironmentKeyring(f"{NEW},{OLD}")
+
+        moved = await asyncio.gather(*(rewrap_keys(platform_db, both) for _ in range(4)))
+
+        assert sum(moved) == 5
+        assert await superuser.fetchval("select count(*) from platform_audit_log") == 1
 
     async def test_a_key_under_a_lost_kek_is_reported_after_the_others_are_done(
         self, vault: Vault, tenant_work: TenantWork, platform_db: Database, superuser: Superuser

@@ -61,7 +61,7 @@ async def store_key(
 async def list_keys(work: Work, page: PageRequest) -> Page[ApiKeyRead]:
     work.require(Scope.KEYS_READ)
     rows = await repository.keys(work.tx, work.tenant_id, page.after_id, page.limit + 1)
-    return page.page([ApiKeyRead(**row) for row in rows])
+    return page.of(ApiKeyRead, rows)
 
 
 async def revoke_key(work: Work, key_id: UUID) -> None:

@@ -22,7 +22,7 @@ from agentos.tenancy.edge import PUBLIC, AnonymousTransaction, CurrentWork
 router = APIRouter(prefix="/api/auth", tags=["auth"])
 
 
-def _auth(request: Request) -> service.Auth:
+async def _auth(request: Request) -> service.Auth:
     return cast(service.Auth, request.app.state.auth)
 
 

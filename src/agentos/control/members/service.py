@@ -68,7 +68,7 @@ async def join(work: Work, user_id: UUID, email: str, role: Role) -> None:
 async def list_members(work: Work, page: PageRequest) -> Page[MemberRead]:
     work.require(Scope.MEMBERS_READ)
     rows = await repository.members(work.tx, work.tenant_id, page.after_id, page.limit + 1)
-    return page.page([MemberRead(**row) for row in rows], key="user_id")
+    return page.of(MemberRead, rows, key="user_id")
 
 
 async def change_role(work: Work, user_id: UUID, role: Role) -> MemberRead:
@@ -138,7 +138,7 @@ async def list_invitations(work: Work, page: PageRequest) -> Page[InvitationRead
     rows = await repository.invitations(
         work.tx, work.tenant_id, work.now(), page.after_id, page.limit + 1
     )
-    return page.page([InvitationRead(**row) for row in rows])
+    return page.of(InvitationRead, rows)
 
 
 async def revoke_invitation(work: Work, invitation_id: UUID) -> None:

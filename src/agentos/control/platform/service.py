@@ -28,7 +28,7 @@ from agentos.tenancy.work import PlatformWork
 async def list_tenants(work: PlatformWork, page: PageRequest) -> Page[PlatformTenantRead]:
     rows = await repository.tenants(work.tx, page.after_id, page.limit + 1)
     await work.record("tenants.listed", count=len(rows))
-    return page.page([PlatformTenantRead(**row) for row in rows])
+    return page.of(PlatformTenantRead, rows)
 
 
 async def provision_tenant(work: PlatformWork, body: TenantProvision) -> TenantProvisioned:
@@ -80,4 +80,4 @@ async def list_audit(work: PlatformWork, page: PageRequest) -> Page[PlatformAudi
     """What was done through the platform role, newest first."""
     before = page.after_id if page.after is not None else UUID(int=2**128 - 1)
     rows = await repository.audit(work.tx, before, page.limit + 1)
-    return page.page([PlatformAuditRead(**row) for row in rows])
+    return page.of(PlatformAuditRead, rows)

@@ -57,7 +57,7 @@ async def read_tenant(work: Work, tenant_id: UUID) -> TenantRead:
 async def list_tenants(work: Work, page: PageRequest) -> Page[TenantRead]:
     work.require(Scope.TENANT_READ)
     rows = await repository.of_user(work.tx, page.after_id, page.limit + 1)
-    return page.page([TenantRead(**row) for row in rows])
+    return page.of(TenantRead, rows)
 
 
 async def update_tenant(work: Work, tenant_id: UUID, body: TenantUpdate) -> TenantRead:

@@ -14,7 +14,7 @@ from agentos.contracts.events import subject, subject_roots
 from agentos.gateway.events import frames
 from agentos.gateway.events.filters import EVERYTHING
 from agentos.gateway.events.frames import Frame
-from agentos.gateway.events.history import History
+from agentos.gateway.events.history import PAGE, History
 from agentos.gateway.events.mailbox import Mailbox
 from agentos.kernel.bus import Bus, Message, Subscription
 from agentos.kernel.errors import AgentOSError, Unavailable
@@ -118,13 +118,12 @@ class Channel:
         assert frame.seq is not None
         self.last = frame.seq
         self._remember(frame)
-        slow = None
+        ended: list[Mailbox] = []
         for mailbox in self.clients:
             mailbox.offer(frame)
             if mailbox.ending is not None:
-                slow = [*(slow or ()), mailbox]
-        if slow is not None:
-            self.clients.difference_update(slow)
+                ended.append(mailbox)
+        self.clients.difference_update(ended)
 
     def _remember(self, frame: Frame) -> None:
         self._recent.append(frame)
@@ -154,8 +153,8 @@ class Channel:
                     if frame.seq > self.last:
                         self._deliver(frame)
                 # A number that history does not hold any more will not come from anywhere else.
-                self._skip_to(position)
-                if not page:
+                self.last = max(self.last, position)
+                if len(page) < PAGE:
                     break
         except (AgentOSError, asyncpg.PostgresError, OSError) as error:
             log.warning("events wait for history", error=repr(error))
@@ -164,10 +163,3 @@ class Channel:
             # From here on a new gap may ask again: this task does not look back any more.
             self._filling = None
         self._drain()
-
-    def _skip_to(self, position: int) -> None:
-        if position > self.last:
-            self.last = position
-            # What is kept must follow without a gap.
-            self._recent.clear()
-            self._recent_bytes = 0

@@ -20,9 +20,7 @@ class TypeFilter:
         return not self.exact and not self.prefixes
 
     def wants(self, event_type: str) -> bool:
-        return (
-            event_type in self.exact or event_type.startswith(self.prefixes) or self.everything
-        )
+        return event_type in self.exact or event_type.startswith(self.prefixes) or self.everything
 
 
 EVERYTHING = TypeFilter()

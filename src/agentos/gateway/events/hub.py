@@ -20,14 +20,13 @@ from agentos.kernel.bus import Bus
 from agentos.kernel.database import Database
 
 _TICK_SECONDS = 0.5
+_HISTORY_READERS = 6
 
 
 class Feed:
     """One client's way through a tenant's events: history at its own pace, then live."""
 
-    def __init__(
-        self, channel: Channel, wanted: TypeFilter, after: int | None, limits: Limits
-    ):
+    def __init__(self, channel: Channel, wanted: TypeFilter, after: int | None, limits: Limits):
         self._channel = channel
         self._limits = limits
         self._asked = after
@@ -67,10 +66,9 @@ class Feed:
 
     async def _place(self, after: int) -> Frame | None:
         """Finds where to begin; a place outside of history is moved, which the client is told."""
-        if self._channel.join(self.mailbox, after) and after <= self._channel.last:
+        if after <= self._channel.last and self._channel.join(self.mailbox, after):
             self._joined = True
             return frames.live(after)
-        self._channel.leave(self.mailbox)
         oldest, newest = await self._channel.history.bounds()
         if after > newest:
             # Numbers that were never given: the database was restored, or the client made them up.
@@ -123,6 +121,7 @@ class EventHub:
         self._most_clients = clients_per_tenant
         self._entries: dict[UUID, _Entry] = {}
         self._keeper: asyncio.Task[None] | None = None
+        self._gate = asyncio.Semaphore(_HISTORY_READERS)
         self._closed = False
 
     @asynccontextmanager
@@ -132,8 +131,7 @@ class EventHub:
         """A feed that holds everything after `after`, or from now on; it ends with the block."""
         entry = self._enter(tenant_id)
         try:
-            # Shielded: whoever came first may leave while the others still wait for it.
-            await asyncio.shield(entry.opening)
+            await self._opened(entry)
             feed = Feed(entry.channel, wanted, after, self._limits)
             entry.feeds.add(feed)
             metrics.event_sockets.inc()
@@ -148,7 +146,12 @@ class EventHub:
                 if feed.mailbox.ending is not None:
                     metrics.event_sockets_dropped.labels(feed.mailbox.ending.reason).inc()
         finally:
-            self._exit(tenant_id, entry)
+            entry.users -= 1
+            entry.unused_since = _now()
+            if _failed(entry.opening) and self._entries.get(tenant_id) is entry:
+                # The next client tries again with a new one.
+                del self._entries[tenant_id]
+                await _close(entry)
 
     def bus_state_changed(self, state: str) -> None:
         """Hand this to `Bus.connect(on_state=…)`: after a reconnect, history is asked at once."""
@@ -160,9 +163,10 @@ class EventHub:
         return frozenset(self._entries)
 
     async def close(self) -> None:
-        """Ends every stream with "restarting" and stops listening. Refuses newcomers from now on.
+        """Ends every stream with "restarting", stops listening, and refuses newcomers.
 
-        Call it as soon as the server is told to stop: it waits for its streams to end.
+        Call it as soon as the server is told to stop: the server waits for its streams to end
+        before it tells the application to shut down.
         """
         self._closed = True
         if self._keeper is not None:
@@ -180,7 +184,7 @@ class EventHub:
             raise ShuttingDown()
         entry = self._entries.get(tenant_id)
         if entry is None:
-            entry = _Entry(Channel(tenant_id, self._bus, History(self._db, tenant_id)))
+            entry = _Entry(Channel(tenant_id, self._bus, History(self._db, tenant_id, self._gate)))
             self._entries[tenant_id] = entry
         if entry.users >= self._most_clients:
             raise TooManyStreams(limit=self._most_clients)
@@ -189,15 +193,14 @@ class EventHub:
             self._keeper = asyncio.create_task(self._keep())
         return entry
 
-    def _exit(self, tenant_id: UUID, entry: _Entry) -> None:
-        entry.users -= 1
-        entry.unused_since = _now()
-        failed = entry.opening.done() and (
-            entry.opening.cancelled() or entry.opening.exception() is not None
-        )
-        if failed and self._entries.get(tenant_id) is entry:
-            # The next client tries again with a new one; the keeper ends this one's leftovers.
-            entry.unused_since = -self._linger
+    async def _opened(self, entry: _Entry) -> None:
+        try:
+            # Shielded: whoever came first may leave while the others still wait for it.
+            await asyncio.shield(entry.opening)
+        except asyncio.CancelledError:
+            if self._closed:
+                raise ShuttingDown() from None
+            raise
 
     async def _keep(self) -> None:
         """Asks history in case the bus lost something, and lets go of what nobody uses."""
@@ -217,6 +220,10 @@ class EventHub:
         for entry in self._entries.values():
             if entry.channel.clients:
                 entry.channel.check()
+
+
+def _failed(task: asyncio.Task[None]) -> bool:
+    return task.done() and (task.cancelled() or task.exception() is not None)
 
 
 async def _close(entry: _Entry) -> None:

@@ -21,7 +21,9 @@ async def last_seq(tx: Transaction, tenant_id: UUID) -> int:
 
 
 async def oldest_seq(tx: Transaction, tenant_id: UUID) -> int | None:
-    oldest: int | None = await tx.value("select min(seq) from events where tenant_id = $1", tenant_id)
+    oldest: int | None = await tx.value(
+        "select min(seq) from events where tenant_id = $1", tenant_id
+    )
     return oldest
 
 

@@ -27,24 +27,24 @@ _INERT = {
 _BINARY: dict[str, Any] = {"schema": {"type": "string", "format": "binary"}}
 
 
-def _principal(request: Request) -> Principal:
+async def _principal(request: Request) -> Principal:
     principal = cast(Principal | None, request.state.principal)
     if principal is None:
         raise Unauthenticated()
     return principal
 
 
-def _store(request: Request) -> ObjectStore:
+async def _store(request: Request) -> ObjectStore:
     return cast(ObjectStore, request.app.state.objects)
 
 
-def _database(request: Request) -> Database:
-    return cast(Database, request.app.state.database)
+async def _database(request: Request) -> Database:
+    return cast(Database, request.app.state.parts.db)
 
 
-def _uploads(request: Request) -> service.Uploads:
-    settings = request.app.state.settings
-    return service.Uploads(_database(request), _store(request), settings.max_object_bytes)
+async def _uploads(request: Request) -> service.Uploads:
+    state = request.app.state
+    return service.Uploads(state.parts.db, state.objects, state.settings.max_object_bytes)
 
 
 # Not CurrentWork: where bytes flow, no transaction may wait for them.

@@ -131,12 +131,13 @@ async def list_objects(work: Work, prefix: str, page: PageRequest) -> Page[Objec
     rows = await repository.page(
         work.tx, work.tenant_id, start, _position(page.after), page.limit + 1
     )
-    return page.page([ObjectRead(**row) for row in rows], key="key")
+    return page.of(ObjectRead, rows, key="key")
 
 
 async def delete_object(work: Work, key: str) -> None:
     work.require(Scope.OBJECTS_WRITE)
     name = checked_name(key)
+    # Before the object's row, as an upload does: in the other order the two would deadlock.
     await repository.hold_usage(work.tx, work.tenant_id)
     row = await repository.delete(work.tx, work.tenant_id, name)
     if row is None:

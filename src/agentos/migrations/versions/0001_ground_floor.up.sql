@@ -189,6 +189,8 @@ create table audit_log (
 );
 create index audit_by_action on audit_log (tenant_id, action, id);
 create index audit_by_target on audit_log (tenant_id, target_kind, target_id, id);
+create index audit_by_actor on audit_log (tenant_id, actor_id, id);
+create index audit_by_request on audit_log (tenant_id, request_id);
 call protect_tenant_table('audit_log', 'select, insert', 'select, insert');
 
 -- What the platform role did across tenants, or to no tenant in particular.
@@ -313,7 +315,8 @@ grant execute on function take_tokens to agentos_runtime;
 create table objects (
     tenant_id uuid not null references tenants on delete cascade,
     id uuid not null,
-    key text not null,
+    -- "C", so that a prefix is a range of the index.
+    key text collate "C" not null,
     size bigint not null check (size >= 0),
     content_type text not null,
     sha256 bytea not null,

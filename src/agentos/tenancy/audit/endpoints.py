@@ -23,7 +23,7 @@ _MEDIA_TYPES: dict[ExportFormat, str] = {
 _Exact = Query(min_length=1, max_length=300, pattern=r"^[^\x00-\x1f]+$")
 
 
-def _filter(
+async def _filter(
     action: Annotated[str | None, _Exact] = None,
     actor_id: Annotated[str | None, _Exact] = None,
     target_kind: Annotated[str | None, _Exact] = None,
@@ -43,7 +43,7 @@ def _filter(
     )
 
 
-def _database(request: Request) -> Database:
+async def _database(request: Request) -> Database:
     return cast(Database, request.app.state.parts.db)
 
 

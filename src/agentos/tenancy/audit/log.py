@@ -18,10 +18,16 @@ SECRET_FIELDS = frozenset(
 )
 
 
-def masked(state: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    if state is None:
-        return None
-    return {key: MASK if key in SECRET_FIELDS else value for key, value in state.items()}
+def masked(state: Any) -> Any:
+    """The same, with secret fields hidden at any depth."""
+    if isinstance(state, Mapping):
+        return {
+            key: MASK if str(key).lower() in SECRET_FIELDS else masked(value)
+            for key, value in state.items()
+        }
+    if isinstance(state, list | tuple):
+        return [masked(value) for value in state]
+    return state
 
 
 async def write(

@@ -23,7 +23,7 @@ async def list_entries(work: Work, wanted: AuditFilter, page: PageRequest) -> Pa
     work.require(Scope.AUDIT_READ)
     before = None if page.after is None else page.after_id
     rows = await repository.entries(work.tx, work.tenant_id, wanted, before, page.limit + 1)
-    return page.page([AuditRead(**row) for row in rows])
+    return page.of(AuditRead, rows)
 
 
 def export_entries(

@@ -12,7 +12,7 @@ from agentos.tenancy.vault.schemas import KeyRotation, SecretName, SecretRead, S
 router = APIRouter(prefix="/api/vault", tags=["vault"])
 
 
-def _vault(request: Request) -> service.Vault:
+async def _vault(request: Request) -> service.Vault:
     return cast(service.Vault, request.app.state.vault)
 
 

@@ -146,7 +146,7 @@ class Vault:
 async def list_secrets(work: Work, page: PageRequest) -> Page[SecretRead]:
     work.require(Scope.VAULT_READ)
     rows = await repository.secrets(work.tx, work.tenant_id, page.after_id, page.limit + 1)
-    return page.page([SecretRead(**row) for row in rows])
+    return page.of(SecretRead, rows)
 
 
 async def read_secret_info(work: Work, name: str) -> SecretRead:

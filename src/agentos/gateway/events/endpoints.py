@@ -1,0 +1,138 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, cast
+
+import msgspec
+from fastapi import APIRouter, Depends, FastAPI, Query, Request
+from starlette.responses import Response
+from starlette.routing import WebSocketRoute
+
+from agentos.gateway.authentication import Authenticator
+from agentos.gateway.events import repository
+from agentos.gateway.events.credentials import CredentialWatch, Doorkeeper, Headers
+from agentos.gateway.events.filters import parse_types
+from agentos.gateway.events.hub import EventHub
+from agentos.gateway.events.schemas import EventPage, TicketRead
+from agentos.gateway.events.socket import EventSocket, parse_position
+from agentos.gateway.events.stream import EventStream
+from agentos.gateway.events.tickets import Tickets, issue_ticket
+from agentos.kernel.clock import Clock
+from agentos.kernel.database import Database
+from agentos.tenancy.edge import CurrentWork
+from agentos.tenancy.principals import Principal, Scope
+
+router = APIRouter(prefix="/api/events", tags=["events"])
+
+After = Annotated[
+    int | None, Query(ge=0, lt=10**18, description="The `seq` of the last event you have.")
+]
+Types = Annotated[
+    str | None,
+    Query(
+        max_length=2000,
+        description="Only these types: exact ones or a trailing `.*`, separated by commas.",
+        examples=["session.*,member.invited"],
+    ),
+]
+
+
+@dataclass(frozen=True)
+class Streams:
+    """What the streaming routes need; `mount` puts it into the application's state."""
+
+    hub: EventHub
+    watch: CredentialWatch
+
+    async def close(self) -> None:
+        """Ends all streams with "restarting". Call it when the server is told to stop."""
+        await self.hub.close()
+        await self.watch.close()
+
+
+async def _streams(request: Request) -> Streams:
+    return cast(Streams, request.app.state.event_streams)
+
+
+def mount(
+    app: FastAPI,
+    *,
+    hub: EventHub,
+    db: Database,
+    clock: Clock,
+    authenticator: Authenticator,
+    is_own_origin: Callable[[str, str | None], bool],
+) -> Streams:
+    """Adds the event socket at `/api/events`, and what `router` needs, to the application."""
+    streams = Streams(hub, CredentialWatch(authenticator))
+    doorkeeper = Doorkeeper(authenticator, Tickets(db, clock), is_own_origin)
+    app.state.event_streams = streams
+    app.router.routes.append(
+        WebSocketRoute("/api/events", EventSocket(hub, doorkeeper, streams.watch))
+    )
+    return streams
+
+
+@router.get("", response_model=EventPage)
+async def list_events(
+    work: CurrentWork,
+    after: After = 0,
+    types: Types = None,
+    limit: Annotated[int, Query(ge=1, le=200, description="Items per page.")] = 50,
+) -> Response:
+    """The history of this tenant's events, oldest first.
+
+    `next_after` is where the next page begins; when nothing is left it is the newest event, so
+    the same request later brings what happened since.
+    """
+    work.require(Scope.EVENTS_READ)
+    after = after or 0
+    newest = await repository.last_seq(work.tx, work.tenant_id)
+    frames = await repository.events(
+        work.tx,
+        work.tenant_id,
+        after=after,
+        upto=newest,
+        wanted=parse_types(types),
+        limit=limit,
+    )
+    next_after = frames[-1].seq if len(frames) == limit else max(after, newest)
+    body = {"items": [msgspec.Raw(frame.data) for frame in frames], "next_after": next_after}
+    return Response(msgspec.json.encode(body), media_type="application/json")
+
+
+@router.post("/ticket", status_code=201)
+async def create_ticket(work: CurrentWork, request: Request) -> TicketRead:
+    """A ticket for the event socket, for browsers, which cannot send a header with it."""
+    return await issue_ticket(work, Headers(request.scope["headers"]).credential())
+
+
+@router.get(
+    "/stream",
+    response_class=Response,
+    responses={
+        200: {
+            "description": "Server-sent events; each `data` is an event.",
+            "content": {"text/event-stream": {"schema": {"type": "string"}}},
+        }
+    },
+)
+async def stream_events(
+    request: Request,
+    streams: Annotated[Streams, Depends(_streams)],
+    after: After = None,
+    types: Types = None,
+) -> EventStream:
+    """Events as they happen, as server-sent events. `Last-Event-ID` goes before `after`."""
+    principal: Principal = request.state.principal
+    principal.require(Scope.EVENTS_READ)
+    resumed = parse_position(request.headers.get("last-event-id") or None)
+    return EventStream(
+        streams.hub,
+        streams.watch,
+        tenant_id=principal.tenant_id,
+        credential=Headers(request.scope["headers"]).credential(),
+        after=after if resumed is None else resumed,
+        wanted=parse_types(types),
+    )

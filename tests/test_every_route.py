@@ -1,0 +1,514 @@
+"""Walks the OpenAPI document, so that no new route can forget who may call it and what it tells."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from functools import cache
+from typing import Any
+from uuid import UUID
+
+import asyncpg
+import httpx
+import jwt
+import pytest
+
+from agentos.gateway.app import create_api
+from agentos.kernel.clock import MovableClock
+from agentos.kernel.ids import LoginId, TenantId, UserId, uuid7
+from agentos.tenancy.principals import Role, Scope
+from tests.gateways import Gateway, Person
+from tests.test_rls_catalogue import GLOBAL_TABLES
+
+# What works without a credential: ways in, and probes.
+PUBLIC = {
+    "POST /api/auth/token",
+    "POST /api/auth/register",
+    "POST /api/auth/accept-invitation",
+    "POST /api/auth/refresh",
+    "POST /api/auth/logout",
+    "GET /health/live",
+    "GET /health/ready",
+}
+# What a credential may do that may do nothing else.
+NEEDS_NO_SCOPE = {
+    "GET /api/auth/me": "everybody may know who they are",
+}
+# The stream never ends by itself; `Operation.send` only reads its beginning.
+ENDLESS = {"GET /api/events/stream"}
+
+
+@dataclass(frozen=True)
+class Operation:
+    method: str
+    path: str
+    parameters: tuple[dict[str, Any], ...]
+    body: Any
+    content: bytes | None
+    schema: dict[str, Any] | None
+
+    @property
+    def name(self) -> str:
+        return f"{self.method} {self.path}"
+
+    @property
+    def path_parameters(self) -> list[str]:
+        return [p["name"] for p in self.parameters if p["in"] == "path"]
+
+    def example_path(self) -> str:
+        values = {p["name"]: _example(p["schema"]) for p in self.parameters if p["in"] == "path"}
+        return self.path.format(**values)
+
+    def example_query(self) -> dict[str, Any]:
+        return {
+            p["name"]: _example(p["schema"])
+            for p in self.parameters
+            if p["in"] == "query" and p.get("required")
+        }
+
+    async def send(
+        self,
+        client: httpx.AsyncClient,
+        *,
+        path: str | None = None,
+        body: Any = ...,
+        query: dict[str, Any] | None = None,
+        headers: dict[str, str] | None = None,
+    ) -> httpx.Response:
+        """Sends a valid request, but for what is given; checks what holds for every answer."""
+        request = client.build_request(
+            self.method,
+            path or self.example_path(),
+            params=self.example_query() | (query or {}),
+            json=(self.body if body is ... else body) if self.schema is not None else None,
+            content=self.content,
+            headers=headers,
+        )
+        answer = await client.send(request, stream=self.name in ENDLESS)
+        if answer.status_code >= 400:
+            await answer.aread()
+            assert_is_problem(self.name, answer)
+        await answer.aclose()
+        return answer
+
+
+def assert_is_problem(name: str, answer: httpx.Response) -> None:
+    assert answer.status_code < 500, (name, answer.text)
+    assert answer.headers["content-type"] == "application/problem+json", name
+    problem = answer.json()
+    assert problem["status"] == answer.status_code, name
+    assert problem["code"], name
+    assert problem["detail"], name
+    assert problem["type"] == f"urn:agentos:error:{problem['code']}"
+    assert problem["request_id"] == answer.headers["x-request-id"], name
+
+
+def _example(schema: dict[str, Any]) -> Any:
+    """A valid value, from the schema's own examples."""
+    schema = _resolved(schema)
+    if schema.get("examples"):
+        return schema["examples"][0]
+    if "default" in schema:
+        return schema["default"]
+    if "enum" in schema:
+        return schema["enum"][0]
+    if "anyOf" in schema:
+        return _example(schema["anyOf"][0])
+    if schema["type"] == "object":
+        required = schema.get("required", [])
+        properties = schema.get("properties", {})
+        return {
+            key: _example(value)
+            for key, value in properties.items()
+            if key in required or value.get("examples")
+        }
+    if schema["type"] == "string":
+        if schema.get("format") == "uuid":
+            return str(uuid7())
+        return "example".ljust(schema.get("minLength", 0), "x")
+    return {"integer": 1, "number": 1.5, "boolean": True, "array": []}[schema["type"]]
+
+
+def _resolved(schema: dict[str, Any]) -> dict[str, Any]:
+    if "$ref" in schema:
+        name = schema["$ref"].rpartition("/")[2]
+        resolved: dict[str, Any] = document()["components"]["schemas"][name]
+        return resolved
+    return schema
+
+
+@cache
+def document() -> dict[str, Any]:
+    return create_api().openapi()
+
+
+def operations() -> Iterator[Operation]:
+    for path, methods in document()["paths"].items():
+        for method, described in methods.items():
+            content = described.get("requestBody", {}).get("content", {})
+            schema = content.get("application/json", {}).get("schema")
+            yield Operation(
+                method.upper(),
+                path,
+                tuple(described.get("parameters", [])),
+                _example(schema) if schema else None,
+                b"example" if "application/octet-stream" in content else None,
+                _resolved(schema) if schema else None,
+            )
+
+
+OPERATIONS = tuple(operations())
+PROTECTED = tuple(op for op in OPERATIONS if op.name not in PUBLIC)
+
+
+def test_exactly_these_operations_are_public() -> None:
+    public = {
+        f"{method.upper()} {path}"
+        for path, methods in document()["paths"].items()
+        for method, described in methods.items()
+        if described.get("security") == []
+    }
+    assert public == PUBLIC
+    assert all(op.path.startswith("/api/") for op in PROTECTED)
+
+
+# Who is refused ------------------------------------------------------------------------------
+
+
+async def test_nothing_works_without_a_valid_credential(
+    gateway: Gateway, clock: MovableClock, superuser: asyncpg.Connection[Any]
+) -> None:
+    owner = await gateway.tenant()
+    service = gateway.tokens.service
+    refresh = gateway.tokens.refresh
+    soon = clock.now() + timedelta(seconds=30)
+    expired = [
+        await gateway.api_key(owner.tenant_id, expires_at=soon),
+        owner.token,
+        service(owner.tenant_id, "worker", frozenset(Scope), timedelta(seconds=30)),
+    ]
+    clock.advance(timedelta(seconds=gateway.parts.settings.access_token_seconds))
+    member = await gateway.member(owner.tenant_id, role=Role.OWNER)
+    signed_out = await gateway.member(owner.tenant_id, role=Role.OWNER)
+    removed = await gateway.member(owner.tenant_id, role=Role.OWNER)
+    revoked = await gateway.api_key(owner.tenant_id)
+    await superuser.execute("update api_keys set revoked_at = now() where expires_at is null")
+    await superuser.execute(
+        "update logins set revoked_at = now() where id = $1", signed_out.login_id
+    )
+    await superuser.execute("delete from members where user_id = $1", removed.user_id)
+    stranger = await gateway.tenant()
+    bad = {
+        "no credential": None,
+        "nonsense": "nonsense",
+        "not a bearer": "Basic dXNlcjpwYXNz",
+        "expired API key": expired[0],
+        "expired access token": expired[1],
+        "expired service token": expired[2],
+        "revoked API key": revoked,
+        "unknown API key": revoked[:-4] + "0000",
+        "API key of another tenant's name": revoked.replace(
+            owner.tenant_id.hex, stranger.tenant_id.hex
+        ),
+        "token of an ended sign-in": signed_out.token,
+        "token of somebody who was removed": removed.token,
+        "token for a tenant one is not in": gateway.tokens.access(
+            member.user_id, stranger.tenant_id, member.login_id
+        ),
+        "token with somebody else's sign-in": gateway.tokens.access(
+            member.user_id, member.tenant_id, stranger.login_id
+        ),
+        "refresh token": refresh(
+            member.user_id, member.login_id, 1, clock.now() + timedelta(days=1)
+        ),
+        "unsigned": jwt.encode(
+            {"sub": str(member.user_id), "exp": 4102444800}, "", "none", {"typ": "access"}
+        ),
+        "signed by somebody else": jwt.encode(
+            {"sub": str(member.user_id), "exp": 4102444800}, "k" * 32, "HS256", {"typ": "access"}
+        ),
+    }
+    client = await gateway.client()
+    for kind, credential in bad.items():
+        headers = {}
+        if credential is not None:
+            headers["Authorization"] = (
+                credential if " " in credential else f"Bearer {credential}"
+            )
+        answers = await asyncio.gather(*(op.send(client, headers=headers) for op in PROTECTED))
+        for operation, answer in zip(PROTECTED, answers, strict=True):
+            assert answer.status_code == 401, (operation.name, kind, answer.text)
+            assert answer.headers["www-authenticate"] == "Bearer"
+            assert credential is None or credential not in answer.text
+    assert (await member.client.get("/api/auth/me")).status_code == 200
+
+
+async def test_a_key_without_scopes_can_do_nothing(gateway: Gateway) -> None:
+    owner = await gateway.tenant()
+    client = await gateway.client(await gateway.api_key(owner.tenant_id, frozenset()))
+    for operation in PROTECTED:
+        answer = await operation.send(client)
+        expected = 200 if operation.name in NEEDS_NO_SCOPE else 403
+        assert answer.status_code == expected, (operation.name, answer.text)
+
+
+async def test_reading_scopes_change_nothing(gateway: Gateway) -> None:
+    owner = await gateway.tenant()
+    reading = frozenset(scope for scope in Scope if scope.endswith(":read"))
+    client = await gateway.client(await gateway.api_key(owner.tenant_id, reading))
+    for operation in PROTECTED:
+        # A ticket only opens the stream that events:read may read anyway.
+        if operation.method != "GET" and operation.name != "POST /api/events/ticket":
+            answer = await operation.send(client)
+            assert answer.status_code == 403, (operation.name, answer.text)
+
+
+async def test_platform_routes_are_for_platform_admins(gateway: Gateway) -> None:
+    owner = await gateway.tenant()
+    admin = await gateway.member(owner.tenant_id, role=Role.MEMBER, platform_admin=True)
+    others = [
+        owner.client,
+        (await gateway.member(owner.tenant_id, role=Role.ADMIN)).client,
+        (await gateway.member(owner.tenant_id)).client,
+        # Also in the admin's tenant: what an admin may do, a key of theirs may not.
+        await gateway.client(await gateway.api_key(owner.tenant_id)),
+        await gateway.client(
+            gateway.tokens.service(
+                owner.tenant_id, str(admin.user_id), frozenset(Scope), timedelta(minutes=5)
+            )
+        ),
+    ]
+    platform = [op for op in PROTECTED if op.path.startswith("/api/platform/")]
+    assert platform
+    for operation in platform:
+        path = operation.path.format(tenant_id=owner.tenant_id)
+        for client in others:
+            answer = await operation.send(client, path=path)
+            assert answer.status_code == 403, operation.name
+        allowed = await operation.send(admin.client, path=path)
+        assert allowed.is_success, (operation.name, allowed.text)
+
+
+# What a foreign id tells ---------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Neighbour:
+    """Another tenant with one thing of every kind that a path can name."""
+
+    person: Person
+    gateway: Gateway
+
+    async def login(self) -> str:
+        return str(self.person.login_id)
+
+    async def tenant(self) -> str:
+        return str(self.person.tenant_id)
+
+    async def member(self) -> str:
+        return str(self.person.user_id)
+
+    async def invitation(self) -> str:
+        return await self._made("/api/invitations", email=f"{uuid7().hex}@example.com")
+
+    async def key(self) -> str:
+        return await self._made("/api/keys", name="theirs")
+
+    async def secret(self) -> str:
+        name = f"SECRET_{uuid7().hex}"
+        answer = await self.person.client.put(f"/api/vault/{name}", json={"value": "example-4f1c"})
+        assert answer.is_success, answer.text
+        return name
+
+    async def object(self) -> str:
+        key = f"reports/{uuid7().hex}.txt"
+        answer = await self.person.client.put(f"/api/objects/{key}", content=b"theirs")
+        assert answer.is_success, answer.text
+        return key
+
+    async def _made(self, path: str, **body: str) -> str:
+        answer = await self.person.client.post(path, json=body)
+        assert answer.status_code == 201, answer.text
+        thing: str = answer.json()["id"]
+        return thing
+
+
+Maker = Callable[[Neighbour], Awaitable[str]]
+
+
+def _missing_id() -> str:
+    return str(uuid7())
+
+
+# For every path with a parameter: how the neighbour makes such a thing, and a name nobody has.
+# A new route that is not here fails `test_the_walk_knows_every_parameter`.
+THINGS: dict[str, tuple[Maker, Callable[[], str]]] = {
+    "/api/auth/logins/{login_id}": (Neighbour.login, _missing_id),
+    "/api/tenants/{tenant_id}": (Neighbour.tenant, _missing_id),
+    "/api/members/{user_id}": (Neighbour.member, _missing_id),
+    "/api/invitations/{invitation_id}": (Neighbour.invitation, _missing_id),
+    "/api/keys/{key_id}": (Neighbour.key, _missing_id),
+    "/api/vault/{name}": (Neighbour.secret, lambda: f"SECRET_{uuid7().hex}"),
+    "/api/objects/{key}": (Neighbour.object, lambda: f"reports/{uuid7().hex}.txt"),
+    "/api/platform/tenants/{tenant_id}": (Neighbour.tenant, _missing_id),
+}
+# Storing under a name makes one's own thing, whether or not a neighbour has one of that name.
+STORES = {"PUT /api/vault/{name}": 200, "PUT /api/objects/{key}": 201}
+
+
+def test_the_walk_knows_every_parameter() -> None:
+    assert {op.path for op in OPERATIONS if op.path_parameters} == set(THINGS)
+
+
+def told(answer: httpx.Response, name: str) -> tuple[Any, ...]:
+    """Everything an answer says, without what differs from one request to the next."""
+    headers = {
+        key: value
+        for key, value in answer.headers.items()
+        if key not in ("date", "x-request-id") and not key.startswith("ratelimit-")
+    }
+    if not answer.is_error:
+        body = answer.json()
+        headers.pop("content-length", None)
+        own = ("id", "created_at", "updated_at")
+        shown = {key: "own" if key in own else value for key, value in body.items()}
+        return answer.status_code, headers, repr(shown).replace(name, "name")
+    request_id = answer.headers["x-request-id"].encode()
+    return answer.status_code, headers, answer.content.replace(request_id, b"")
+
+
+@asynccontextmanager
+async def untouched(
+    superuser: asyncpg.Connection[Any], tenant_id: UUID
+) -> AsyncIterator[None]:
+    """Fails if the block changed anything of this tenant."""
+    tables = [
+        row["table_name"]
+        for row in await superuser.fetch(
+            "select table_name from information_schema.columns "
+            "where table_schema = 'public' and column_name = 'tenant_id'"
+        )
+        if row["table_name"] not in GLOBAL_TABLES
+    ]
+
+    async def contents() -> dict[str, Any]:
+        return {
+            table: await superuser.fetchval(
+                f"select string_agg(t::text, '' order by t::text) from {table} t where tenant_id = $1",
+                tenant_id,
+            )
+            for table in tables
+        }
+
+    before = await contents()
+    yield
+    assert await contents() == before
+
+
+async def test_a_foreign_id_is_answered_like_a_missing_one(
+    gateway: Gateway, superuser: asyncpg.Connection[Any]
+) -> None:
+    owner, neighbour = await gateway.tenant(), Neighbour(await gateway.tenant(), gateway)
+    robot = await gateway.client(await gateway.api_key(owner.tenant_id))
+    for operation in PROTECTED:
+        if not operation.path_parameters:
+            continue
+        (parameter,) = operation.path_parameters
+        make, missing = THINGS[operation.path]
+        for client in (owner.client, robot):
+            theirs = await make(neighbour)
+            answers = []
+            async with untouched(superuser, neighbour.person.tenant_id):
+                for name in (theirs, missing()):
+                    path = operation.path.format(**{parameter: name})
+                    answers.append(told(await operation.send(client, path=path), name))
+            assert answers[0] == answers[1], operation.name
+            status = answers[0][0]
+            if operation.path.startswith("/api/platform/"):
+                assert status == 403, operation.name
+            elif operation.name in STORES:
+                assert status == STORES[operation.name], operation.name
+            else:
+                # 403 where only people have such things, whosever it is.
+                expected = {404} if client is owner.client else {404, 403}
+                assert status in expected, (operation.name, answers)
+
+
+async def test_the_neighbours_own_things_are_there(gateway: Gateway) -> None:
+    """The walk above would prove nothing if its things could not be found at all."""
+    neighbour = Neighbour(await gateway.tenant(), gateway)
+    for operation in PROTECTED:
+        if operation.path_parameters and not operation.path.startswith("/api/platform/"):
+            make, _ = THINGS[operation.path]
+            path = operation.path.format(**{operation.path_parameters[0]: await make(neighbour)})
+            answer = await operation.send(neighbour.person.client, path=path)
+            # Their only owner cannot leave, and ending this sign-in would end the test.
+            if operation.path != "/api/members/{user_id}" and "logins" not in operation.path:
+                assert answer.is_success, (operation.name, answer.text)
+            else:
+                assert answer.status_code != 404, operation.name
+                neighbour = replace(neighbour, person=await gateway.tenant())
+
+
+# What an error tells -------------------------------------------------------------------------
+
+CANARY = "c4n4ry-7f3d9b"
+
+
+def _spoilt(body: Any, schema: dict[str, Any]) -> Iterator[Any]:
+    """Bodies that are wrong in one place, with the canary in it."""
+    yield CANARY
+    yield [CANARY]
+    for key in schema.get("properties", {}):
+        for value in ({"x": CANARY}, [CANARY, {"x": CANARY}], CANARY * 100, f"{CANARY}\x00"):
+            yield copy.deepcopy(body) | {key: value}
+
+
+async def test_an_error_never_repeats_what_was_sent(gateway: Gateway) -> None:
+    owner = await gateway.tenant()
+    admin = await gateway.member(owner.tenant_id, role=Role.OWNER, platform_admin=True)
+    refused = 0
+    for operation in OPERATIONS:
+        sent = [
+            operation.send(admin.client, query={"limit": CANARY, "cursor": CANARY}),
+            operation.send(admin.client, headers={"Idempotency-Key": CANARY * 30}),
+        ]
+        if operation.path_parameters:
+            path = operation.path.format(**dict.fromkeys(operation.path_parameters, f"{CANARY}!"))
+            sent.append(operation.send(admin.client, path=path))
+        if operation.schema is not None:
+            bodies = _spoilt(operation.body, operation.schema)
+            sent += [operation.send(admin.client, body=body) for body in bodies]
+        for answer in await asyncio.gather(*sent):
+            if answer.is_error:
+                refused += 1
+                shown = answer.text + repr(answer.headers)
+                assert CANARY not in shown, (operation.name, answer.text)
+    assert refused > 200
+
+
+async def test_an_unknown_field_is_named_but_not_if_it_is_a_secret(gateway: Gateway) -> None:
+    owner = await gateway.tenant()
+    secret = await gateway.api_key(owner.tenant_id)
+    for name in ("nmae", secret, "x" * 5000):
+        answer = await owner.client.post("/api/keys", json={"name": "ci", name: 1})
+        assert answer.status_code == 422
+        assert secret not in answer.text
+        assert len(answer.text) < 2000
+        assert ("nmae" in answer.text) == (name == "nmae")
+
+
+@pytest.mark.parametrize("kind", ["user", "tenant", "login"])
+async def test_a_token_of_what_is_gone_is_refused(gateway: Gateway, kind: str) -> None:
+    person = await gateway.tenant()
+    ids = {"user": person.user_id, "tenant": person.tenant_id, "login": person.login_id}
+    ids[kind] = uuid7()  # type: ignore[assignment]
+    token = gateway.tokens.access(
+        UserId(ids["user"]), TenantId(ids["tenant"]), LoginId(ids["login"])
+    )
+    client = await gateway.client(token)
+    assert (await client.get("/api/auth/me")).status_code == 401
