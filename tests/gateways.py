@@ -12,7 +12,7 @@ from uuid import UUID
 import httpx
 
 from agentos.contracts.events import subject_roots
-from agentos.gateway.app import create_app, relay_waker
+from agentos.gateway.app import create_gateway, relay_waker
 from agentos.gateway.parts import Parts
 from agentos.gateway.server import Server
 from agentos.kernel.bus import Bus
@@ -140,7 +140,7 @@ async def running_gateway(
         keyring=open_keyring(settings),
     )
     server = Server("127.0.0.1", 0)
-    async with AsyncExitStack() as stack, server.running(create_app(parts)):
+    async with AsyncExitStack() as stack, server.running(create_gateway(parts)):
         yield Gateway(
             url=f"http://127.0.0.1:{server.port}",
             parts=parts,

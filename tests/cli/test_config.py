@@ -2,6 +2,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+from agentos.cli.config import effective
+from agentos.kernel.settings import load_settings
+
 from .conftest import Cli
 
 KEY = "ab" * 32
@@ -34,9 +39,25 @@ async def test_every_setting_with_where_it_comes_from(cli: Cli, tmp_path: Path) 
         assert secret not in shown.out
 
 
+def test_files_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "agentos.env").write_text("AGENTOS_PORT=9100\nAGENTOS_HOST=0.0.0.0\nNATS_URL=\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("AGENTOS_HOST", "::1")
+    found = {setting["name"]: setting for setting in effective(load_settings())}
+    assert (found["port"]["value"], found["port"]["source"]) == (9100, "agentos.env")
+    assert (found["host"]["value"], found["host"]["source"]) == ("::1", "environment")
+    assert found["nats_url"]["source"] == "default"
+
+
 async def test_a_table_for_people(cli: Cli) -> None:
     shown = await cli("config")
     assert "AGENTOS_PUBLIC_URL" in shown.out
+
+
+async def test_help_lists_all_settings_even_if_one_is_wrong(cli: Cli) -> None:
+    shown = await cli("config", "--help", AGENTOS_PORT="many")
+    assert "AGENTOS_KEK" in shown.out
+    assert "Port to listen on." in shown.out
 
 
 async def test_a_wrong_setting_is_named(cli: Cli) -> None:

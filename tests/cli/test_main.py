@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -91,6 +92,11 @@ def test_wrong_usage(args: list[str], capsys: pytest.CaptureFixture[str]) -> Non
     assert "Usage: agentos" in captured.err
 
 
+def test_a_mistyped_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["tenant", "list"]) == 2
+    assert "Did you mean tenants?" in capsys.readouterr().err
+
+
 def test_every_kind_has_its_exit_code_and_the_docs_list_them() -> None:
     assert set(EXIT_CODES) == set(Kind)
     assert len(set(EXIT_CODES.values())) == len(Kind)
@@ -163,9 +169,38 @@ def test_what_nobody_expected(
         run([])
 
 
-def test_failure_as_json(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("args", "call"),
+    [
+        (
+            ["up", "--data-dir", "/d", "--host", "::1", "--port", "0", "--no-demo", "--json"],
+            (
+                "up",
+                {"data_dir": Path("/d"), "host": "::1", "port": 0, "demo": False, "as_json": True},
+            ),
+        ),
+        (
+            ["up"],
+            ("up", {"data_dir": None, "host": None, "port": None, "demo": True, "as_json": False}),
+        ),
+        (["serve", "--port", "1"], ("serve", {"host": None, "port": 1})),
+        (["worker"], ("worker", {})),
+    ],
+)
+def test_processes_get_their_options(
+    args: list[str], call: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    calls: list[Any] = []
+    runner = ModuleType("agentos.cli.runner")
+    for name in ("up", "serve", "worker"):
+        setattr(runner, name, lambda name=name, **options: calls.append((name, options)))
+    monkeypatch.setitem(sys.modules, "agentos.cli.runner", runner)
+    monkeypatch.setattr("agentos.cli.runner", runner, raising=False)
+    assert run(args) == 0
+    assert calls == [call]
+
+
+def test_failure_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["whoami", "--json"]) == 3
     captured = capsys.readouterr()
     assert captured.out == ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import tempfile
 from collections.abc import AsyncIterator
@@ -116,8 +117,19 @@ async def test_kek_rotation(operator: Cli, superuser: asyncpg.Connection[Any]) -
     assert "AGENTOS_KEK" in told.err
 
 
+def _files(cli: Cli) -> list[Path]:
+    return sorted(Path(cli.env["HOME"]).rglob("*"))
+
+
+def _make_data_directory(cli: Cli, mode: int) -> Path:
+    data_dir = Path(cli.env["AGENTOS_DATA_DIR"])
+    data_dir.mkdir()
+    data_dir.chmod(mode)
+    return data_dir
+
+
 async def test_doctor_with_external_engines(operator: Cli) -> None:
-    Path(operator.env["AGENTOS_DATA_DIR"]).mkdir(mode=0o700)
+    _make_data_directory(operator, 0o700)
     checks = await _doctor(operator)
     wrong = {part for part, check in checks.items() if check["state"] not in ("ok", "skipped")}
     assert wrong <= {"Gateway", "Sandbox"}, checks
@@ -130,9 +142,7 @@ async def test_doctor_with_external_engines(operator: Cli) -> None:
 async def test_doctor_finds_what_is_wrong(
     operator: Cli, engines: Engines, database: str, superuser: asyncpg.Connection[Any]
 ) -> None:
-    data_dir = Path(operator.env["AGENTOS_DATA_DIR"])
-    data_dir.mkdir()
-    data_dir.chmod(0o777)
+    data_dir = _make_data_directory(operator, 0o777)
     (data_dir / "vault.keys").write_text("a:00")
     (data_dir / "vault.keys").chmod(0o644)
     tenant = "11111111-1111-1111-1111-111111111111"
@@ -228,14 +238,14 @@ async def test_doctor_never_hangs(operator: Cli) -> None:
 
 
 async def test_with_nothing_at_all(cli: Cli) -> None:
-    before = sorted(Path(cli.env["HOME"]).rglob("*"))
+    before = _files(cli)
     checks = await _doctor(cli, code=1, AGENTOS_PORT="9")
     for part in ("Data directory", "PostgreSQL", "NATS"):
         assert "agentos up" in checks[part]["fix"]
     assert checks["Gateway"]["state"] == "warning"
     for command in (("db", "status"), ("vault", "rotate-kek"), ("nats", "config")):
         assert "agentos up" in (await cli(*command, code=11)).err
-    assert sorted(Path(cli.env["HOME"]).rglob("*")) == before, "looking made nothing"
+    assert _files(cli) == before, "looking made nothing"
 
 
 async def test_invalid_settings(cli: Cli) -> None:
@@ -246,9 +256,9 @@ async def test_invalid_settings(cli: Cli) -> None:
 @pytest.fixture
 async def embedded() -> AsyncIterator[Settings]:
     """An installation with engines of its own, as `agentos up` starts it."""
-    data_dir = Path(tempfile.mkdtemp(prefix="aos-cli-", dir="/tmp"))
-    data_dir.chmod(0o711)
-    settings = Settings(data_dir=data_dir)
+    data_dir = tempfile.mkdtemp(prefix="aos-cli-", dir="/tmp")
+    os.chmod(data_dir, 0o711)  # noqa: PTH101 - mkdtemp's 0700 would keep the engines' account out
+    settings = Settings(data_dir=Path(data_dir))
     key = load_secret_key(settings)
     try:
         async with embedded_engines(settings, key, lambda _: None) as where:
@@ -259,14 +269,14 @@ async def embedded() -> AsyncIterator[Settings]:
 
 
 async def test_doctor_with_embedded_engines(cli: Cli, embedded: Settings) -> None:
-    here = {"AGENTOS_DATA_DIR": str(embedded.data_dir), "AGENTOS_PORT": "9"}
-    checks = await _doctor(cli, **here)
+    cli = Cli(cli.env | {"AGENTOS_DATA_DIR": str(embedded.data_dir), "AGENTOS_PORT": "9"})
+    checks = await _doctor(cli)
     wrong = {part for part, check in checks.items() if check["state"] not in ("ok", "skipped")}
     assert wrong <= {"Gateway", "Sandbox"}, checks
     assert "embedded" in checks["PostgreSQL"]["detail"]
     assert "embedded" in checks["NATS"]["detail"]
     assert checks["Passwords"]["state"] == "ok"
     assert checks["NATS durability"]["state"] == "ok"
-    assert (await cli("db", "status", **here)).code == 0
-    shown = await cli("doctor", **here)
+    assert (await cli("db", "status")).code == 0
+    shown = await cli("doctor")
     assert "FAIL" not in shown.out

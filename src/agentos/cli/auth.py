@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import sys
 from typing import Annotated
 from urllib.parse import urlsplit
@@ -7,7 +8,7 @@ from urllib.parse import urlsplit
 import typer
 
 from agentos.cli import profile
-from agentos.cli.client import DEFAULT_URL, Client, Url, address, token_fields
+from agentos.cli.client import Client, Url, gateway_address, token_fields
 from agentos.cli.failures import GatewayError
 from agentos.cli.output import AsJson, note, show_done, show_one
 from agentos.cli.profile import SignIn
@@ -18,19 +19,14 @@ app = typer.Typer(rich_markup_mode=None)
 
 @app.command()
 def login(
-    url: Annotated[
-        str | None,
-        typer.Option("--url", envvar="AGENTOS_URL", help=f"Gateway. Default: {DEFAULT_URL}."),
-    ] = None,
+    url: Url = None,
     email: Annotated[
         str | None, typer.Option(help="Your e-mail address; asked for if absent.")
     ] = None,
     tenant: Annotated[str | None, typer.Option(help="Slug of the tenant to work in.")] = None,
     api_key: Annotated[
         str | None,
-        typer.Option(
-            envvar="AGENTOS_API_KEY", help="Use an API key instead; `-` reads it from stdin."
-        ),
+        typer.Option(help="Use an API key instead; `-` reads it from stdin."),
     ] = None,
     password_stdin: Annotated[
         bool, typer.Option("--password-stdin", help="Read the password from stdin.")
@@ -38,7 +34,7 @@ def login(
     as_json: AsJson = False,
 ) -> None:
     """Sign in and remember it on this machine."""
-    where = address(url or profile.load().current or DEFAULT_URL)
+    where = gateway_address(url, profile.load())
     _warn_if_readable(where)
     if api_key is not None:
         sign_in = SignIn(api_key=sys.stdin.readline().strip() if api_key == "-" else api_key)
@@ -54,6 +50,8 @@ def login(
             email=me["email"],
         )
     profile.remember(where, sign_in)
+    if os.environ.get("AGENTOS_API_KEY"):
+        note("AGENTOS_API_KEY is set and goes before this login.")
     show_done(
         f"Signed in to {where} as {me['name']}, in the tenant {me['tenant_slug']}.",
         {"url": where, **me},
@@ -65,7 +63,7 @@ def login(
 def logout(url: Url = None, as_json: AsJson = False) -> None:
     """End the sign-in and forget it."""
     known = profile.load()
-    where = address(url or known.current or DEFAULT_URL)
+    where = gateway_address(url, known)
     sign_in = known.sign_ins.get(where)
     if sign_in is not None and sign_in.refresh_token is not None:
         _end(where, sign_in.refresh_token)

@@ -70,7 +70,7 @@ class Client:
     def open(cls, url: str | None = None) -> Client:
         """The gateway of the flag, the environment or the last login, and the credential for it."""
         known = profile.load()
-        where = address(url or os.environ.get("AGENTOS_URL") or known.current or DEFAULT_URL)
+        where = gateway_address(url, known)
         api_key = os.environ.get("AGENTOS_API_KEY")
         if api_key:
             return cls(where, SignIn(api_key=api_key))
@@ -189,6 +189,7 @@ class Client:
         while True:
             sent |= self._authorization()
             connection = self._connection(timeout)
+            response: Response | None = None
             try:
                 try:
                     response = _exchange(connection, method, target, sent, payload, source)
@@ -213,6 +214,9 @@ class Client:
                 may_refresh = False
                 self._refresh()
             finally:
+                # The response holds the socket, too, where the gateway closes after the answer.
+                if response is not None:
+                    response.close()
                 connection.close()
 
     def _connection(self, timeout: float) -> http.client.HTTPConnection:
@@ -268,6 +272,11 @@ def token_fields(pair: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def gateway_address(url: str | None, known: profile.Profile) -> str:
+    """The address that a flag, the environment or the last login names, in this order."""
+    return address(url or os.environ.get("AGENTOS_URL") or known.current or DEFAULT_URL)
+
+
 def address(text: str) -> str:
     """The address of a gateway in the one form it is remembered by."""
     try:
@@ -286,8 +295,9 @@ def address(text: str) -> str:
 
 def segment(text: str) -> str:
     """Text as one segment of a path, whatever it holds."""
-    if text in ("", ".", ".."):
-        raise Invalid("A name is not empty, `.` or `..`.")
+    # The gateway decodes before it routes, so a slash would lead to another route.
+    if text in ("", ".", "..") or "/" in text:
+        raise Invalid("A name or id is not empty, `.` or `..`, and has no slash.")
     return quote(text, safe="")
 
 

@@ -5,10 +5,14 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import typer
+from typer.core import TyperCommand
 
 from agentos.cli.output import AsJson, Column, show_list
 
 if TYPE_CHECKING:
+    from pydantic.fields import FieldInfo
+    from typer._click import Context, HelpFormatter
+
     from agentos.kernel.settings import Settings
 
 app = typer.Typer(rich_markup_mode=None)
@@ -16,7 +20,22 @@ app = typer.Typer(rich_markup_mode=None)
 _MASK = "•••"
 
 
-@app.command()
+class _ListingSettings(TyperCommand):
+    """Its help lists all settings, even where one of them is wrong."""
+
+    def format_epilog(self, _ctx: Context, formatter: HelpFormatter) -> None:
+        from agentos.kernel.settings import Settings
+
+        with formatter.section("Settings, in the environment or in a file agentos.env"):
+            formatter.write_dl(
+                [
+                    (_variables(field)[0], field.description or "")
+                    for field in Settings.model_fields.values()
+                ]
+            )
+
+
+@app.command(cls=_ListingSettings)
 def config(as_json: AsJson = False) -> None:
     """Every setting of this installation and its value."""
     from agentos.kernel.settings import load_settings
@@ -26,7 +45,6 @@ def config(as_json: AsJson = False) -> None:
         Column("Value", "value"),
         Column("From", "source"),
         Column("Variable", "variable"),
-        Column("What it is", "description"),
     )
     show_list(effective(load_settings()), columns, as_json=as_json, empty="")
 
@@ -37,7 +55,7 @@ def effective(settings: Settings) -> list[dict[str, Any]]:
     in_file = _in_file(settings)
     found = []
     for name, field in type(settings).model_fields.items():
-        variables = [str(choice) for choice in field.validation_alias.choices]  # type: ignore[union-attr]
+        variables = _variables(field)
         used = next((v for v in variables if v in environment or v in in_file), variables[0])
         source = "environment" if used in environment else in_file.get(used, "default")
         found.append(
@@ -50,6 +68,12 @@ def effective(settings: Settings) -> list[dict[str, Any]]:
             }
         )
     return found
+
+
+def _variables(field: FieldInfo) -> list[str]:
+    """The environment variables that set it, the preferred one first."""
+    alias = field.validation_alias
+    return [str(choice) for choice in getattr(alias, "choices", [alias])]
 
 
 def shown(value: Any) -> Any:

@@ -8,7 +8,6 @@ import sys
 from typing import Any
 
 import typer
-from typer._click.exceptions import ClickException
 
 from agentos.cli.output import printable
 from agentos.kernel.errors import AgentOSError, Kind
@@ -59,17 +58,19 @@ def report(error: BaseException, *, as_json: bool) -> int:
             return _tell(
                 error.kind, error.code, error.message, error.advice, error.request_id, as_json
             )
-        case ClickException():
-            error.show()
+        case typer.TyperException():
+            # Wrong usage knows how to show itself, with the usage of the command.
+            show = getattr(error, "show", None)
+            print(f"Error: {error}", file=sys.stderr) if show is None else show()
             return error.exit_code
         case typer.Exit():
             return error.exit_code
         case KeyboardInterrupt() | typer.Abort():
             print("Interrupted.", file=sys.stderr)
             return INTERRUPTED
-        case BrokenPipeError():
+        case BrokenPipeError() | SystemExit(__context__=BrokenPipeError()):
             # Python would complain again while it closes stdout at exit.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno())  # type: ignore[union-attr]
             return READER_GONE
         case SystemExit():
             return error.code if isinstance(error.code, int) else 1

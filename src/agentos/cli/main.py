@@ -61,6 +61,18 @@ class LazyGroup(TyperGroup):
         group.name, group.help = cmd_name, lazy.help
         return group
 
+    def resolve_command(
+        self, ctx: Context, args: list[str]
+    ) -> tuple[str | None, Command | None, list[str]]:
+        known = self.list_commands(ctx)
+        if args[0] not in known and not args[0].startswith("-"):
+            import difflib
+
+            close = difflib.get_close_matches(args[0], known, n=1)
+            hint = f" Did you mean {close[0]}?" if close else ""
+            ctx.fail(f"There is no command '{args[0]}'.{hint}")
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, _ctx: Context, formatter: HelpFormatter) -> None:
         own = {name: command.get_short_help_str(200) for name, command in self.commands.items()}
         rows = own | {name: lazy.help for name, lazy in COMMANDS.items()}

@@ -8,7 +8,7 @@ import typer
 
 from agentos.cli import profile
 from agentos.cli.auth import read_password
-from agentos.cli.client import DEFAULT_URL, Client, Url, address, segment, token_fields
+from agentos.cli.client import Client, Url, gateway_address, segment, token_fields
 from agentos.cli.output import AsJson, Column, show_done, show_list
 from agentos.cli.profile import SignIn
 from agentos.kernel.errors import NotFound
@@ -124,7 +124,7 @@ def accept(
     as_json: AsJson = False,
 ) -> None:
     """Join a tenant with an invitation, and sign in."""
-    where = address(url or profile.load().current or DEFAULT_URL)
+    where = gateway_address(url, profile.load())
     password = read_password(from_stdin=password_stdin, confirm=name is not None)
     body = {"token": token, "password": password, "name": name}
     pair = Client(where).post_once("/api/auth/accept-invitation", body)

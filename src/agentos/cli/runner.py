@@ -17,7 +17,7 @@ import uvloop
 from agentos.contracts.events import subject_roots
 from agentos.control.platform.demo import Demo, ensure_demo
 from agentos.execution.worker import Worker
-from agentos.gateway.app import create_app, relay_waker
+from agentos.gateway.app import create_gateway, relay_waker
 from agentos.gateway.parts import Parts
 from agentos.gateway.server import Server
 from agentos.kernel import tracing
@@ -77,7 +77,7 @@ async def _up(settings: Settings, demo: bool, as_json: bool, say: Say) -> None:
         parts = await stack.enter_async_context(_connect(settings, key, where, say))
         entrance = await _demo(parts, key) if demo else None
         task = await stack.enter_async_context(_background(_worker(parts).run()))
-        await stack.enter_async_context(server.running(create_app(parts)))
+        await stack.enter_async_context(server.running(create_gateway(parts)))
         _announce(server.url(settings), entrance, as_json)
         await _first(stop, task)
         say("Stopping")
@@ -90,7 +90,7 @@ async def _serve(settings: Settings) -> None:
     key = load_secret_key(settings)
     async with (
         _connect(settings, key, addresses(settings, key), _logged) as parts,
-        server.running(create_app(parts)),
+        server.running(create_gateway(parts)),
     ):
         log.info("serving", url=server.url(settings))
         await stop.wait()

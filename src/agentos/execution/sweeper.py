@@ -78,7 +78,7 @@ class Sweeper:
     async def _delete(self, table: str, key: str, condition: str, before: object) -> None:
         statement = (
             f"delete from {table} where ({key}) in "  # noqa: S608 - the names stand above
-            f"(select {key} from {table} where {condition} limit {_BATCH})"
+            f"(select {key} from {table} where {condition} order by {key} limit {_BATCH})"
         )
         while True:
             async with self._db.transaction() as tx:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from datetime import timedelta
 
 from fastapi import FastAPI
@@ -17,12 +18,17 @@ from agentos.control.auth.service import Auth
 from agentos.control.members.endpoints import invitations
 from agentos.control.members.endpoints import router as members
 from agentos.control.platform.endpoints import router as platform
+from agentos.control.service_tokens.endpoints import router as service_tokens
 from agentos.control.tenants.endpoints import plan_router
 from agentos.control.tenants.endpoints import router as tenants
 from agentos.execution.relay import WAKE_SUBJECT
 from agentos.gateway import health, problems
 from agentos.gateway.authentication import Authenticator
 from agentos.gateway.edge import Edge, EdgeSettings
+from agentos.gateway.events.endpoints import Streams
+from agentos.gateway.events.endpoints import mount as mount_events
+from agentos.gateway.events.endpoints import router as events
+from agentos.gateway.events.hub import EventHub
 from agentos.gateway.idempotency import Idempotency
 from agentos.gateway.openapi import describe
 from agentos.gateway.parts import Parts
@@ -43,9 +49,11 @@ ROUTERS = (
     members,
     invitations,
     api_keys,
+    service_tokens,
     vault,
     audit,
     objects,
+    events,
     platform,
     health.router,
 )
@@ -69,14 +77,26 @@ def create_api() -> FastAPI:
     return app
 
 
-def create_app(parts: Parts) -> ASGIApp:
-    """The gateway as one ASGI application."""
+@dataclass(frozen=True)
+class Gateway:
+    """The whole gateway as one ASGI application."""
+
+    app: ASGIApp
+    streams: Streams
+
+    async def close(self) -> None:
+        """Ends what would otherwise go on for ever, before the server waits for it."""
+        await self.streams.close()
+
+
+def create_gateway(parts: Parts) -> Gateway:
     settings = parts.settings
     app = create_api()
     tokens = Tokens(parts.secret_key, parts.clock, timedelta(seconds=settings.access_token_seconds))
     outbox = Outbox(relay_waker(parts.bus))
     authenticator = Authenticator(parts.db, tokens, parts.clock)
     app.state.parts = parts
+    app.state.tokens = tokens
     app.state.settings = settings
     app.state.objects = parts.objects
     app.state.vault = Vault(parts.keyring)
@@ -99,7 +119,15 @@ def create_app(parts: Parts) -> ASGIApp:
         public_paths=public_paths(),
         settings=_edge_settings(settings),
     )
-    return _with_cors(edge, settings.cors_origins)
+    streams = mount_events(
+        app,
+        hub=EventHub(parts.db, parts.bus),
+        db=parts.db,
+        clock=parts.clock,
+        authenticator=authenticator,
+        is_own_origin=edge.is_own_origin,
+    )
+    return Gateway(_with_cors(edge, settings.cors_origins), streams)
 
 
 def relay_waker(bus: Bus) -> Callable[[], Awaitable[None]]:

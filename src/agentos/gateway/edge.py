@@ -34,11 +34,10 @@ from agentos.kernel.ids import uuid7
 from agentos.kernel.logs import bind_context, clear_context, get_logger
 from agentos.kernel.outbox import Outbox
 from agentos.kernel.tracing import span
+from agentos.tenancy.edge import ACCESS_COOKIE
 from agentos.tenancy.tokens import Unauthenticated
 
 log = get_logger(__name__)
-
-COOKIE = "agentos_access"
 
 SECURITY_HEADERS: list[tuple[bytes, bytes]] = [
     (b"x-content-type-options", b"nosniff"),
@@ -172,7 +171,7 @@ class Edge:
         identity = await self._authenticator.identify(credential)
         principal = identity.principal
         bind_context(tenant_id=str(principal.tenant_id))
-        bucket = f"{principal.tenant_id}:{principal.id}"
+        bucket = f"{principal.tenant_id}:{principal.kind}:{principal.id}"
         await self._take_token(exchange, bucket, identity.requests_per_minute)
         return identity
 
@@ -196,7 +195,7 @@ class Edge:
             if scheme.lower() != "bearer" or not credential:
                 raise Unauthenticated("The Authorization header must be `Bearer …`.")
             return credential.strip()
-        cookie = exchange.cookie(COOKIE)
+        cookie = exchange.cookie(ACCESS_COOKIE)
         if cookie is not None and exchange.scope["method"] not in ("GET", "HEAD"):
             origin = exchange.header(b"origin")
             if origin is None or not self.is_own_origin(origin, exchange.header(b"host")):

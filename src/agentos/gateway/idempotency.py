@@ -66,7 +66,9 @@ class Idempotency:
 
     async def begin(self, work: Work, key: str, fingerprint: bytes) -> bytes:
         """Claims the key for this work, or raises StoredResponse with what the first got."""
-        row_key = hashlib.sha256(f"{work.principal.id}\n{key}".encode()).digest()
+        # With the kind: who issues a service token chooses its id, which may be a person's.
+        owner = f"{work.principal.kind}\n{work.principal.id}"
+        row_key = hashlib.sha256(f"{owner}\n{key}".encode()).digest()
         await work.tx.set("lock_timeout", _WAIT)
         try:
             claimed = await work.tx.execute(

@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator, Generator
 from contextlib import asynccontextmanager, contextmanager
 
 import uvicorn
-from starlette.types import ASGIApp
 
+from agentos.gateway.app import Gateway
 from agentos.kernel.errors import SetupError
 from agentos.kernel.settings import Settings
 
@@ -47,14 +47,17 @@ class Server:
         return settings.public_url or settings.model_copy(update={"port": self.port}).url
 
     @asynccontextmanager
-    async def running(self, app: ASGIApp) -> AsyncIterator[None]:
+    async def running(self, gateway: Gateway) -> AsyncIterator[None]:
         """Serves while the block lasts, then lets open requests finish."""
         config = uvicorn.Config(
-            app,
+            gateway.app,
             http="httptools",
             ws="websockets-sansio",
             loop="none",
             lifespan="off",
+            # Our sockets send many small texts and receive a ping now and then.
+            ws_per_message_deflate=False,
+            ws_max_size=65_536,
             log_config=None,
             log_level="warning",
             access_log=False,
@@ -70,6 +73,7 @@ class Server:
                 await asyncio.sleep(0.005)
             yield
         finally:
+            await gateway.close()
             server.should_exit = True
             await task
             self._socket.close()

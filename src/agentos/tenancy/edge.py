@@ -46,5 +46,8 @@ CurrentWork = Annotated[Work, Depends(_work)]
 CurrentPlatformWork = Annotated[PlatformWork, Depends(_platform)]
 AnonymousTransaction = Annotated[Transaction, Depends(_transaction)]
 
+# The access token of a browser that asked for it as a cookie.
+ACCESS_COOKIE = "agentos_access"
+
 # Marks an operation that works without a credential; everything else is refused at the edge.
 PUBLIC: dict[str, list[str]] = {"security": []}

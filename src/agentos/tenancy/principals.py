@@ -78,6 +78,12 @@ class Principal:
     role: Role | None = None
     platform_admin: bool = False
 
+    def require_all(self, scopes: frozenset[Scope]) -> None:
+        """Raises Forbidden if a credential with these scopes could do more than this one."""
+        beyond = scopes - self.scopes
+        if beyond:
+            raise Forbidden(f"You cannot give what you do not have: {', '.join(sorted(beyond))}.")
+
     def require(self, scope: Scope) -> None:
         if scope not in self.scopes:
             raise Forbidden(

@@ -19,6 +19,7 @@ from websockets.asyncio.client import ClientConnection, connect
 
 from agentos.contracts.events import Envelope, subject
 from agentos.gateway import problems
+from agentos.gateway.app import Gateway
 from agentos.gateway.authentication import Authenticator
 from agentos.gateway.edge import Edge, EdgeSettings
 from agentos.gateway.events.endpoints import Streams, mount, router
@@ -252,6 +253,5 @@ async def rig(
         is_own_origin=edge.is_own_origin,
     )
     server = Server("127.0.0.1", 0)
-    async with server.running(edge):
+    async with server.running(Gateway(edge, streams)):
         yield Rig(server.port, hub, streams, Relay(platform_db, bus), tokens, clock, superuser)
-        await streams.close()

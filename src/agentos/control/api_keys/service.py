@@ -13,7 +13,7 @@ from agentos.kernel.errors import Invalid, NotFound
 from agentos.kernel.ids import ApiKeyId, uuid7
 from agentos.tenancy.opaque_tokens import OpaqueToken, new_token
 from agentos.tenancy.pages import Page, PageRequest
-from agentos.tenancy.principals import Forbidden, Scope
+from agentos.tenancy.principals import Scope
 from agentos.tenancy.work import Work
 
 PREFIX = "sk"
@@ -23,9 +23,7 @@ _LIMIT = "api_keys"
 async def create_key(work: Work, body: ApiKeyCreate) -> ApiKeyCreated:
     work.require(Scope.KEYS_WRITE)
     scopes = frozenset(body.scopes) if body.scopes is not None else work.principal.scopes
-    beyond = scopes - work.principal.scopes
-    if beyond:
-        raise Forbidden(f"You cannot give a key what you do not have: {', '.join(sorted(beyond))}.")
+    work.principal.require_all(scopes)
     if body.expires_at is not None and body.expires_at <= work.now():
         raise Invalid("expires_at is in the past.", hint="Choose a moment in the future, or none.")
     await work.hold(_LIMIT)

@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import Annotated, cast
 from uuid import UUID
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Depends, Query, Request, Response
 
 from agentos.control.auth import service
 from agentos.control.auth.schemas import (
@@ -17,7 +17,7 @@ from agentos.control.auth.schemas import (
     WhoAmI,
 )
 from agentos.control.members.schemas import InvitationAccept
-from agentos.tenancy.edge import PUBLIC, AnonymousTransaction, CurrentWork
+from agentos.tenancy.edge import ACCESS_COOKIE, PUBLIC, AnonymousTransaction, CurrentWork
 
 router = APIRouter(prefix="/api/auth", tags=["auth"])
 
@@ -29,16 +29,45 @@ async def _auth(request: Request) -> service.Auth:
 CurrentAuth = Annotated[service.Auth, Depends(_auth)]
 
 
+WithCookie = Annotated[
+    bool,
+    Query(
+        description="Also set the access token as a cookie that scripts cannot read, for browsers."
+    ),
+]
+
+
+def _with_cookie(
+    pair: TokenPair, request: Request, response: Response, *, wanted: bool
+) -> TokenPair:
+    if wanted:
+        response.set_cookie(
+            ACCESS_COOKIE,
+            pair.access_token,
+            max_age=pair.expires_in,
+            httponly=True,
+            samesite="lax",
+            secure=request.app.state.settings.url.startswith("https:"),
+        )
+    return pair
+
+
 def _user_agent(request: Request) -> str:
     return request.headers.get("user-agent", "")
 
 
 @router.post("/token", openapi_extra=PUBLIC)
 async def sign_in(
-    body: SignIn, tx: AnonymousTransaction, auth: CurrentAuth, request: Request
+    body: SignIn,
+    tx: AnonymousTransaction,
+    auth: CurrentAuth,
+    request: Request,
+    response: Response,
+    cookie: WithCookie = False,
 ) -> TokenPair:
     """Sign in with e-mail and password."""
-    return await auth.sign_in(tx, body, _user_agent(request), request.state.request_id)
+    pair = await auth.sign_in(tx, body, _user_agent(request), request.state.request_id)
+    return _with_cookie(pair, request, response, wanted=cookie)
 
 
 @router.post("/register", status_code=201, openapi_extra=PUBLIC)
@@ -58,15 +87,25 @@ async def accept_invitation(
 
 
 @router.post("/refresh", openapi_extra=PUBLIC)
-async def refresh(body: Refresh, tx: AnonymousTransaction, auth: CurrentAuth) -> TokenPair:
+async def refresh(
+    body: Refresh,
+    tx: AnonymousTransaction,
+    auth: CurrentAuth,
+    request: Request,
+    response: Response,
+    cookie: WithCookie = False,
+) -> TokenPair:
     """Trade a refresh token for a new pair, optionally in another of your tenants."""
-    return await auth.refresh(tx, body)
+    return _with_cookie(await auth.refresh(tx, body), request, response, wanted=cookie)
 
 
 @router.post("/logout", status_code=204, openapi_extra=PUBLIC)
-async def sign_out(body: SignOut, tx: AnonymousTransaction, auth: CurrentAuth) -> None:
-    """End the sign-in that a refresh token belongs to."""
+async def sign_out(
+    body: SignOut, tx: AnonymousTransaction, auth: CurrentAuth, response: Response
+) -> None:
+    """End the sign-in that a refresh token belongs to, and drop the cookie if there is one."""
     await auth.sign_out(tx, body.refresh_token)
+    response.delete_cookie(ACCESS_COOKIE)
 
 
 @router.get("/me")

@@ -10,11 +10,12 @@ import asyncpg
 from starlette.types import Scope as AsgiScope
 
 from agentos.gateway.authentication import Authenticator, Identity
-from agentos.gateway.edge import COOKIE, ForeignOrigin
+from agentos.gateway.edge import ForeignOrigin
 from agentos.gateway.events.errors import FORBIDDEN, Ending, credential_ended
 from agentos.gateway.events.tickets import Tickets
 from agentos.kernel.errors import AgentOSError, Kind
 from agentos.kernel.logs import get_logger
+from agentos.tenancy.edge import ACCESS_COOKIE
 from agentos.tenancy.principals import Scope
 from agentos.tenancy.tokens import Unauthenticated
 
@@ -48,7 +49,7 @@ class Headers:
     def cookie(self) -> str | None:
         for part in (self.get(b"cookie") or "").split(";"):
             key, _, value = part.strip().partition("=")
-            if key == COOKIE:
+            if key == ACCESS_COOKIE:
                 return value
         return None
 

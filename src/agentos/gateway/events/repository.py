@@ -60,27 +60,27 @@ def _frame(tenant_id: UUID, row: asyncpg.Record) -> Frame:
 
 
 async def insert_ticket(
-    tx: Transaction, tenant_id: UUID, token_hash: bytes, sealed: str, expires_at: datetime
+    tx: Transaction, tenant_id: UUID, token_hash: bytes, sealed: bytes, expires_at: datetime
 ) -> None:
     await tx.execute(
-        """insert into socket_tickets (tenant_id, token_hash, principal, expires_at)
+        """insert into socket_tickets (tenant_id, token_hash, credential, expires_at)
            values ($1, $2, $3, $4)""",
         tenant_id,
         token_hash,
-        {"sealed_credential": sealed},
+        sealed,
         expires_at,
     )
 
 
 async def take_ticket(
     tx: Transaction, tenant_id: UUID, token_hash: bytes, now: datetime
-) -> str | None:
+) -> bytes | None:
     """Removes a ticket and returns what it holds: whoever comes second gets None."""
-    held: dict[str, str] | None = await tx.value(
+    sealed: bytes | None = await tx.value(
         """delete from socket_tickets where tenant_id = $1 and token_hash = $2 and expires_at > $3
-           returning principal""",
+           returning credential""",
         tenant_id,
         token_hash,
         now,
     )
-    return None if held is None else held["sealed_credential"]
+    return sealed

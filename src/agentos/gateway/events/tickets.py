@@ -33,7 +33,7 @@ async def issue_ticket(work: Work, credential: str) -> TicketRead:
     token = new_token(PREFIX, work.tenant_id)
     sealed = _cipher(token).encrypt(_NONCE, credential.encode(), None)
     expires_at = work.now() + _LIFE
-    await repository.insert_ticket(work.tx, work.tenant_id, token.digest, sealed.hex(), expires_at)
+    await repository.insert_ticket(work.tx, work.tenant_id, token.digest, sealed, expires_at)
     return TicketRead(ticket=token.text, expires_at=expires_at)
 
 
@@ -53,7 +53,7 @@ class Tickets:
             )
         if sealed is None:
             raise TicketInvalid()
-        return _cipher(token).decrypt(_NONCE, bytes.fromhex(sealed), None).decode()
+        return _cipher(token).decrypt(_NONCE, sealed, None).decode()
 
 
 def _cipher(token: OpaqueToken) -> AESGCM:

@@ -276,7 +276,7 @@ call protect_tenant_table('idempotency_keys', 'select, insert, update', 'select,
 create table socket_tickets (
     tenant_id uuid not null references tenants on delete cascade,
     token_hash bytea not null,
-    principal jsonb not null,
+    credential bytea not null,
     expires_at timestamptz not null,
     primary key (tenant_id, token_hash)
 );
