@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import statistics
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import cast
 
@@ -30,9 +31,8 @@ class Load:
 class _Connection(asyncio.Protocol):
     """One keep-alive connection that sends the next request when an answer is complete."""
 
-    def __init__(self, request: bytes, until: float, done: asyncio.Future[None]):
-        self._request = request
-        self._until = until
+    def __init__(self, requests: Iterator[bytes], done: asyncio.Future[None]):
+        self._requests = requests
         self._done = done
         self._parser = httptools.HttpResponseParser(self)
         self._sent = 0.0
@@ -42,11 +42,11 @@ class _Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # A cast: uvloop's transports do not inherit from asyncio's.
         self._transport = cast(asyncio.Transport, transport)
-        self._send()
+        self._send(next(self._requests))
 
-    def _send(self) -> None:
+    def _send(self, request: bytes) -> None:
         self._sent = time.perf_counter()
-        self._transport.write(self._request)
+        self._transport.write(request)
 
     def data_received(self, data: bytes) -> None:
         self._parser.feed_data(data)
@@ -56,9 +56,10 @@ class _Connection(asyncio.Protocol):
         self.latencies.append(now - self._sent)
         if self._parser.get_status_code() != 200:
             self.wrong = self._parser.get_status_code()
-        if now < self._until and self.wrong is None:
+        request = next(self._requests, None) if self.wrong is None else None
+        if request is not None:
             self._parser = httptools.HttpResponseParser(self)
-            self._send()
+            self._send(request)
         else:
             self._transport.close()
             if not self._done.done():
@@ -73,15 +74,35 @@ async def get(
     port: int, path: str, *, headers: dict[str, str], concurrency: int, seconds: float
 ) -> Load:
     """Asks for `path` again and again over `concurrency` connections; all must answer 200."""
+    request = _request(path, headers)
+    until = time.perf_counter() + seconds
+
+    def again() -> Iterator[bytes]:
+        yield request
+        while time.perf_counter() < until:
+            yield request
+
+    return await _send_all(port, path, [again() for _ in range(concurrency)])
+
+
+async def get_in_turn(port: int, path: str, headers: list[dict[str, str]]) -> Load:
+    """Asks for `path` once with each of the headers, over one connection; all must answer 200."""
+    return await _send_all(port, path, [iter([_request(path, each) for each in headers])])
+
+
+def _request(path: str, headers: dict[str, str]) -> bytes:
     lines = [f"GET {path} HTTP/1.1", "Host: bench", *(f"{k}: {v}" for k, v in headers.items())]
-    request = ("\r\n".join(lines) + "\r\n\r\n").encode()
+    return ("\r\n".join(lines) + "\r\n\r\n").encode()
+
+
+async def _send_all(port: int, path: str, streams: list[Iterator[bytes]]) -> Load:
     loop = asyncio.get_running_loop()
     started = time.perf_counter()
     connections = []
     futures = []
-    for _ in range(concurrency):
+    for requests in streams:
         done: asyncio.Future[None] = loop.create_future()
-        connection = _Connection(request, started + seconds, done)
+        connection = _Connection(requests, done)
         await loop.create_connection(lambda c=connection: c, "127.0.0.1", port)  # type: ignore[misc]
         connections.append(connection)
         futures.append(done)

@@ -104,13 +104,13 @@ def _in_file(settings: Settings) -> dict[str, str]:
     """The variables that files set, with the file that wins."""
     from pathlib import Path
 
-    from pydantic_settings.sources.providers.dotenv import read_env_file
+    from dotenv import dotenv_values
 
     files = settings.model_config.get("env_file") or ()
     found: dict[str, str] = {}
     for file in [files] if isinstance(files, (str, os.PathLike)) else files:
         path = Path(file).expanduser()
         if path.is_file():
-            values = read_env_file(path, case_sensitive=True)
+            values = dotenv_values(path)
             found |= {name.upper(): str(path) for name, value in values.items() if value}
     return found

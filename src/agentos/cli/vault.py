@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import asyncio
 import os
 import sys
 from typing import Annotated
@@ -102,6 +101,8 @@ def rotate_kek(as_json: AsJson = False) -> None:
 @app.command()
 def rewrap(as_json: AsJson = False) -> None:
     """Bring all tenants' keys under the newest key-encryption key. For operators, on its machine."""
+    import asyncio
+
     moved, kek_id = asyncio.run(_rewrap())
     show_done(
         f"{counted(moved, 'key')} brought under {kek_id}. Older key-encryption keys may go now, "
