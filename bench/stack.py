@@ -31,7 +31,11 @@ class Stack:
     where: Addresses
 
     def environment(self) -> dict[str, str]:
-        return {**os.environ, "AGENTOS_DATA_DIR": str(self.settings.data_dir)}
+        return {
+            **os.environ,
+            "AGENTOS_DATA_DIR": str(self.settings.data_dir),
+            "AGENTOS_LOG_LEVEL": "error",
+        }
 
 
 @contextmanager

@@ -405,9 +405,6 @@ async def test_nobody_is_granted_more_than_is_listed(superuser: Catalogue) -> No
     assert await superuser.fetch("select * from pg_default_acl") == []
 
 
-@pytest.mark.xfail(
-    strict=True, reason="0001 must end take_tokens' search_path with pg_temp; see the report"
-)
 async def test_take_tokens_cannot_be_led_to_other_tables(
     engines: Engines, database: str, superuser: Catalogue
 ) -> None:

@@ -104,11 +104,16 @@ async def test_platform_admin(operator: Cli, superuser: asyncpg.Connection[Any])
 
 
 async def test_kek_rotation(operator: Cli, superuser: asyncpg.Connection[Any]) -> None:
+    keys = Path(operator.env["AGENTOS_DATA_DIR"]) / "vault.keys"
+    told = await operator("vault", "rewrap", code=11)
+    assert "AGENTOS_KEK" in told.err, "no machine makes a key of its own for a shared database"
+    keys.parent.mkdir(exist_ok=True)
+    keys.write_text(f"first:{'11' * 32}\n")
+    keys.chmod(0o600)
     first = (await operator("vault", "rewrap", "--json")).json
-    assert first["rewrapped"] == 0
+    assert first == {"kek_id": "first", "rewrapped": 0}
     second = (await operator("vault", "rotate-kek", "--json")).json["kek_id"]
     assert second != first["kek_id"]
-    keys = Path(operator.env["AGENTOS_DATA_DIR"]) / "vault.keys"
     assert [line.partition(":")[0] for line in keys.read_text().splitlines()] == [
         second,
         first["kek_id"],

@@ -247,6 +247,7 @@ def test_a_closed_or_narrow_stream_does_not_break_work() -> None:
 def test_handlers_that_libraries_brought_are_removed() -> None:
     stream, other = io.StringIO(), io.StringIO()
     access = logging.getLogger("uvicorn.access")
+    access.setLevel(logging.NOTSET)
     access.addHandler(logging.StreamHandler(other))
     access.propagate = False
     configure_logging("info", "json", stream)

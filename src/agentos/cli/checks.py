@@ -20,7 +20,7 @@ from agentos.kernel.errors import AgentOSError, Unavailable
 if TYPE_CHECKING:
     import asyncpg
 
-    from agentos.kernel.installation import Addresses
+    from agentos.kernel.installation import Addresses, DatabaseAddresses
     from agentos.kernel.settings import Settings
 
 _LIMIT = 6.0  # seconds a check may take; all of them run at once
@@ -87,7 +87,7 @@ class Site:
 
     settings: Settings
     key: bytes | None
-    database: Addresses | None
+    database: DatabaseAddresses | None
     nats: Addresses | None
 
     @property
@@ -148,17 +148,17 @@ async def _limited(check: Check, site: Site) -> Outcome:
 
 def _survey(settings: Settings) -> tuple[Site, Outcome]:
     from agentos.cli import machine
-    from agentos.kernel.installation import addresses
+    from agentos.kernel.installation import addresses, database_addresses
 
     try:
         key = machine.secret_key(settings)
     except AgentOSError as error:
         return Site(settings, None, None, None), problem(error.message, error.advice)
     where = "AGENTOS_SECRET_KEY" if settings.secret_key else "the data directory"
-    database: Addresses | None = None
+    database: DatabaseAddresses | None = None
     nats: Addresses | None = None
     try:
-        database = machine.database_addresses(settings, key)
+        database = database_addresses(settings, key)
         nats = addresses(settings, key)
     except AgentOSError as error:
         if database is None:

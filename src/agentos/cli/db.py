@@ -65,7 +65,8 @@ async def _with_owner(work: Callable[[str, bytes], Awaitable[T]]) -> T:
     """Runs `work` with the owner's address; an engine that is not there is said plainly."""
     import asyncpg
 
-    from agentos.cli.machine import database_addresses, not_running, secret_key
+    from agentos.cli.machine import not_running, secret_key
+    from agentos.kernel.installation import database_addresses
     from agentos.kernel.settings import load_settings
 
     settings: Settings = load_settings()

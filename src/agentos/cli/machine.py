@@ -11,7 +11,6 @@ from agentos.kernel.settings import Settings
 
 if TYPE_CHECKING:
     from agentos.kernel.database import Database
-    from agentos.kernel.installation import Addresses
 
 
 def secret_key(settings: Settings) -> bytes:
@@ -27,21 +26,11 @@ def secret_key(settings: Settings) -> bytes:
     return load_secret_key(settings)
 
 
-def database_addresses(settings: Settings, key: bytes) -> Addresses:
-    """Where the database is. What needs no NATS must not ask for one."""
-    from pydantic import SecretStr
-
-    from agentos.kernel.installation import addresses
-
-    if settings.nats_url is None:
-        settings = settings.model_copy(update={"nats_url": SecretStr("nats://unused")})
-    return addresses(settings, key)
-
-
 @asynccontextmanager
 async def platform_database(settings: Settings) -> AsyncIterator[Database]:
     """The platform role's connection, for what spans tenants."""
     from agentos.kernel.database import Database
+    from agentos.kernel.installation import database_addresses
 
     where = database_addresses(settings, secret_key(settings))
     try:

@@ -7,7 +7,6 @@ from typing import Annotated
 import typer
 
 from agentos.cli.output import AsJson, show_done
-from agentos.kernel.errors import NotFound
 
 app = typer.Typer(rich_markup_mode=None, no_args_is_help=True)
 
@@ -37,39 +36,20 @@ def revoke_admin(email: Email, as_json: AsJson = False) -> None:
 
 
 async def _set_admin(email: str, *, admin: bool) -> bool:
-    """Whether that changed anything. What changes is in the platform's audit log."""
+    """Whether that changed anything."""
     from agentos.cli.machine import platform_database
+    from agentos.control.platform.service import set_platform_admin
     from agentos.kernel.clock import SystemClock
-    from agentos.kernel.ids import TenantId, uuid7
     from agentos.kernel.outbox import Outbox
     from agentos.kernel.settings import load_settings
-    from agentos.tenancy.principals import Principal, PrincipalKind, Scope
+    from agentos.tenancy.principals import platform_principal
     from agentos.tenancy.work import PlatformWork
 
-    operator = Principal(
-        kind=PrincipalKind.PLATFORM,
-        id="operator",
-        name=f"{_system_user()} (agentos command)",
-        tenant_id=TenantId(uuid7()),
-        scopes=frozenset(Scope),
-        plan="enterprise",
-    )
+    operator = platform_principal("operator", f"{_system_user()} (agentos command)")
     async with platform_database(load_settings()) as database, database.transaction() as tx:
-        user = await tx.row(
-            "select id, platform_admin from users where email = $1 for update", email.lower()
-        )
-        if user is None:
-            raise NotFound(
-                f"Nobody has an account with {email}.",
-                hint="They join with an invitation first: `agentos members invite`.",
-            )
-        if user["platform_admin"] == admin:
-            return False
-        await tx.execute("update users set platform_admin = $2 where id = $1", user["id"], admin)
+        # Nothing is announced here, so nobody has to be woken.
         work = PlatformWork(tx, operator, Outbox(lambda: None), SystemClock())
-        action = "platform_admin.granted" if admin else "platform_admin.revoked"
-        await work.record(action, user_id=str(user["id"]), email=email.lower())
-    return True
+        return await set_platform_admin(work, email.lower(), admin=admin)
 
 
 def _system_user() -> str:

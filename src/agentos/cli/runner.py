@@ -10,7 +10,6 @@ import sys
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import uvloop
 
@@ -24,6 +23,7 @@ from agentos.kernel import tracing
 from agentos.kernel.bus import Bus, assert_sync_always
 from agentos.kernel.clock import SystemClock
 from agentos.kernel.database import Database
+from agentos.kernel.engines.account import create_data_directory, engine_account
 from agentos.kernel.installation import (
     Addresses,
     Say,
@@ -60,32 +60,34 @@ def serve(*, host: str | None, port: int | None) -> None:
     """The gateway alone."""
     settings = _settings(host=host, port=port)
     _run(_serve(settings))
+    log.info("stopped")
 
 
 def worker() -> None:
     """A worker alone."""
     _run(_work(_settings()))
+    log.info("stopped")
 
 
 async def _up(settings: Settings, demo: bool, as_json: bool, say: Say) -> None:
-    stop = _stop_signal()
     # Taken first: a port in use should be said before anything has been started.
     server = Server(settings.host, settings.port)
+    # Before the key, which would make the directory without asking who has to get into it.
+    create_data_directory(settings.data_dir, engine_account())
     key = load_secret_key(settings)
     async with AsyncExitStack() as stack:
+        stack.callback(say, "Stopped")
         where = await stack.enter_async_context(embedded_engines(settings, key, say))
         parts = await stack.enter_async_context(_connect(settings, key, where, say))
         entrance = await _demo(parts, key) if demo else None
         task = await stack.enter_async_context(_background(_worker(parts).run()))
         await stack.enter_async_context(server.running(create_gateway(parts)))
+        stack.callback(say, "Stopping")
         _announce(server.url(settings), entrance, as_json)
-        await _first(stop, task)
-        say("Stopping")
-    say("Stopped")
+        await _failure_of(task)
 
 
 async def _serve(settings: Settings) -> None:
-    stop = _stop_signal()
     server = Server(settings.host, settings.port)
     key = load_secret_key(settings)
     async with (
@@ -93,20 +95,17 @@ async def _serve(settings: Settings) -> None:
         server.running(create_gateway(parts)),
     ):
         log.info("serving", url=server.url(settings))
-        await stop.wait()
-    log.info("stopped")
+        await asyncio.Event().wait()
 
 
 async def _work(settings: Settings) -> None:
-    stop = _stop_signal()
     key = load_secret_key(settings)
     async with (
         _connect(settings, key, addresses(settings, key), _logged) as parts,
         _background(_worker(parts).run()) as task,
     ):
         log.info("working")
-        await _first(stop, task)
-    log.info("stopped")
+        await _failure_of(task)
 
 
 @asynccontextmanager
@@ -168,14 +167,11 @@ async def _background(work: Coroutine[None, None, None]) -> AsyncIterator[asynci
             await task
 
 
-async def _first(stop: asyncio.Event, task: asyncio.Task[None]) -> None:
-    """Waits for the signal to stop; a background task that ends before it has failed."""
-    stopping = asyncio.create_task(stop.wait())
-    both: list[asyncio.Task[Any]] = [stopping, task]
-    await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
-    stopping.cancel()
-    if task.done():
-        await task
+async def _failure_of(task: asyncio.Task[None]) -> None:
+    """Waits for ever, unless a background task ends, which means that it has failed."""
+    # Not `await task`: cancelling this must leave it running until its turn to stop comes.
+    await asyncio.wait({task})
+    await task
 
 
 def _settings(**overrides: object) -> Settings:
@@ -187,15 +183,27 @@ def _settings(**overrides: object) -> Settings:
 
 def _run(main: Coroutine[None, None, None]) -> None:
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(main)
+        runner.run(_until_signal(main))
 
 
-def _stop_signal() -> asyncio.Event:
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
+async def _until_signal(main: Coroutine[None, None, None]) -> None:
+    """Runs `main` until SIGINT or SIGTERM cancels it, wherever it is; it stops what it started."""
+    task = asyncio.create_task(main)
+    told = asyncio.Event()
+
+    def stop() -> None:
+        # Once: a second Ctrl-C must not cut the orderly end short.
+        if not told.is_set():
+            told.set()
+            task.cancel()
+
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
-    return stop
+        asyncio.get_running_loop().add_signal_handler(number, stop)
+    try:
+        await task
+    except asyncio.CancelledError:
+        if not told.is_set():
+            raise
 
 
 def _bus_state(state: str) -> None:

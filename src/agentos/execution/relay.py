@@ -15,11 +15,11 @@ from typing import Any
 import asyncpg
 import msgspec
 
-from agentos.contracts.events import Envelope, subject
+from agentos.contracts.events import Envelope, subject, subject_roots
 from agentos.kernel import metrics
-from agentos.kernel.bus import Bus
+from agentos.kernel.bus import Bus, MessageTooLarge
 from agentos.kernel.database import Database
-from agentos.kernel.errors import AgentOSError
+from agentos.kernel.errors import AgentOSError, Unavailable
 from agentos.kernel.logs import get_logger
 
 log = get_logger(__name__)
@@ -30,6 +30,25 @@ _BATCH = 500
 # A wake-up that got lost (NATS was down) delays an event by this much at most.
 _POLL_SECONDS = 0.5
 _STANDBY_SECONDS = 2.0
+# A leader speaks to the database at least every three seconds. One that is stopped, or whose
+# machine is gone, would hold the lock for as long as its connection looks alive.
+_STUCK_SECONDS = 5.0
+# A statement is given as long as the pool gives it: only its answer may have no reader any more.
+_STUCK_STATEMENT_SECONDS = 30.0
+
+# What a lost connection looks like to whoever holds it; the pool's own calls say Unavailable.
+_LOST = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError)
+
+_END_STUCK_LEADER = """
+select pg_terminate_backend(a.pid)
+from pg_locks l
+join pg_database d on d.oid = l.database
+join pg_stat_activity a on a.pid = l.pid
+where l.locktype = 'advisory' and l.granted and d.datname = current_database()
+  and l.classid = ($1::bigint >> 32)::oid and l.objid = ($1 & 4294967295)::oid and l.objsubid = 1
+  and a.state_change < clock_timestamp() - make_interval(
+      secs => case when a.state = 'idle' then $2::float else $3::float end)
+"""
 
 _MOVE = """
 with picked as (
@@ -64,7 +83,7 @@ class Relay:
             while True:
                 try:
                     await self._lead()
-                except (AgentOSError, asyncpg.PostgresError, OSError) as error:
+                except (AgentOSError, *_LOST) as error:
                     log.warning("relay interrupted, going on in a moment", error=repr(error))
                 await asyncio.sleep(_POLL_SECONDS)
         finally:
@@ -77,15 +96,23 @@ class Relay:
     async def _lead(self) -> None:
         """Holds the lock on a connection of its own, and relays for as long as that lives."""
         async with self._db.connection() as connection:
-            while not await connection.fetchval(  # noqa: ASYNC110 - another process holds it
-                "select pg_try_advisory_lock($1)", RELAY_LOCK
-            ):
-                await asyncio.sleep(_STANDBY_SECONDS)
+            while not await connection.fetchval("select pg_try_advisory_lock($1)", RELAY_LOCK):
+                await self._stand_by(connection)
             try:
                 await self._relay_all(connection)
             finally:
-                if not connection.is_closed():
+                with suppress(*_LOST):  # a lost connection has let go of the lock by itself
                     await connection.execute("select pg_advisory_unlock($1)", RELAY_LOCK)
+
+    async def _stand_by(self, connection: asyncpg.pool.PoolConnectionProxy[Any]) -> None:
+        """Waits for a turn. Ending a session is safe: without it, its relay can change nothing."""
+        ended = await connection.fetch(
+            _END_STUCK_LEADER, RELAY_LOCK, _STUCK_SECONDS, _STUCK_STATEMENT_SECONDS
+        )
+        if ended:
+            log.warning("the leading relay does not move; taking over")
+            return
+        await asyncio.sleep(_STANDBY_SECONDS)
 
     async def _relay_all(self, connection: asyncpg.pool.PoolConnectionProxy[Any]) -> None:
         published: int = await connection.fetchval("select published from relay_cursor")
@@ -99,7 +126,10 @@ class Relay:
     async def _relay_once(
         self, connection: asyncpg.pool.PoolConnectionProxy[Any], published: int
     ) -> tuple[int, bool]:
-        moved = await connection.execute(_MOVE, _BATCH)
+        moved = int((await connection.execute(_MOVE, _BATCH)).rpartition(" ")[2])
+        if not self._bus.is_connected:
+            # History goes on without the bus: clients read it, and the bus hears it later.
+            return published, moved == _BATCH
         waiting = await connection.fetch(
             """select position, tenant_id, seq, id, type, data::text as data, at from events
                where position > $1 order by position limit $2""",
@@ -108,8 +138,13 @@ class Relay:
         )
         if not waiting:
             metrics.outbox_oldest_seconds.set(0)
-            return published, moved != "INSERT 0 0"
-        await self._publish(waiting)
+            return published, moved > 0
+        try:
+            await self._publish(waiting)
+        except Unavailable:
+            # A bus that came back without its disk has no stream any more.
+            await self._bus.ensure_events_stream(subject_roots())
+            raise
         published = waiting[-1]["position"]
         await connection.execute("update relay_cursor set published = $1", published)
         metrics.events_relayed.inc(len(waiting))
@@ -118,8 +153,8 @@ class Relay:
 
     async def _publish(self, rows: list[asyncpg.Record]) -> None:
         # All in flight at once: the bus keeps the order in which they are sent, and one sync to
-        # disk serves many.
-        await asyncio.gather(
+        # disk serves many. All are waited for: a straggler must not mix with the next attempt.
+        outcomes = await asyncio.gather(
             *(
                 self._bus.publish_durable(
                     subject(row["tenant_id"], row["type"]),
@@ -128,8 +163,15 @@ class Relay:
                     timeout=2,
                 )
                 for row in rows
-            )
+            ),
+            return_exceptions=True,
         )
+        for row, outcome in zip(rows, outcomes, strict=True):
+            if isinstance(outcome, MessageTooLarge):
+                # Waiting would hold up every tenant for ever. Clients find it in history.
+                log.error("an event is too large for the bus", type=row["type"], id=str(row["id"]))
+            elif isinstance(outcome, BaseException):
+                raise outcome
 
 
 def envelope(row: asyncpg.Record) -> bytes:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from typing import Any
 
 import asyncpg
@@ -32,7 +34,8 @@ STATUS: dict[Kind, int] = {
 }
 
 MEDIA_TYPE = "application/problem+json"
-_LONGEST = 200
+_MOST_FIELDS = 50
+_PLAIN = re.compile(r"[A-Za-z_-]{1,40}|[0-9]{1,6}")
 
 
 class InternalError(AgentOSError):
@@ -74,8 +77,10 @@ def problem_body(
         "title": code.replace("_", " "),
         "status": status,
         "code": code,
-        # Whatever a message was made from, no secret leaves in it.
-        "detail": redact(detail),
+        # A failure of ours may quote what another program said, secrets included. What is wrong
+        # with a request quotes that at most, and must not be redacted: a caller could see by the
+        # mask that some tenant has the secret they guessed.
+        "detail": redact(detail) if status >= 500 else detail,
     }
     if hint:
         document["hint"] = hint
@@ -97,10 +102,10 @@ def problem(error: AgentOSError, request_id: str | None) -> Response:
     return Response(body, status, headers, MEDIA_TYPE)
 
 
-def _shown(*parts: object) -> str:
-    """Text that may hold the name of an unknown field, which can be anything."""
-    text = redact(".".join(map(str, parts)))
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+def _shown(parts: Iterable[object]) -> str:
+    """Where an error is. An unknown field is named only if it looks like the name of one."""
+    shown = (str(part) if _PLAIN.fullmatch(str(part)) else "…" for part in parts)
+    return ".".join(shown)
 
 
 def install(app: FastAPI) -> None:
@@ -119,8 +124,8 @@ def install(app: FastAPI) -> None:
     async def _validation(request: Request, error: RequestValidationError) -> Response:
         # Only where and why: the rejected value may be a secret.
         fields = [
-            {"field": _shown(*item["loc"]), "message": _shown(item["msg"])}
-            for item in error.errors()
+            {"field": _shown(item["loc"]), "message": item["msg"]}
+            for item in error.errors()[:_MOST_FIELDS]
         ]
         detail = "; ".join(f"{item['field']}: {item['message']}" for item in fields[:3])
         body = problem_body(

@@ -15,6 +15,7 @@ from agentos.kernel.settings import Settings
 
 # How long open requests may take to finish when the server stops.
 _GRACE_SECONDS = 5
+_BACKLOG = 2048
 
 
 class _QuietServer(uvicorn.Server):
@@ -34,6 +35,8 @@ class Server:
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             self._socket.bind((host, port))
+            # Not left to uvicorn: a port that is only bound can be bound by others as well.
+            self._socket.listen(_BACKLOG)
         except OSError as error:
             self._socket.close()
             raise SetupError(
@@ -71,6 +74,8 @@ class Server:
         try:
             while not server.started and not task.done():  # noqa: ASYNC110 - uvicorn tells no other way
                 await asyncio.sleep(0.005)
+            if task.done():
+                await task  # raises why it did not start
             yield
         finally:
             await gateway.close()

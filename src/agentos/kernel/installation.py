@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,12 +30,18 @@ OWNER_ROLE = "agentos_owner"
 
 
 @dataclass(frozen=True)
-class Addresses:
-    """How to reach the engines. `owner` is None where migrating is somebody else's job."""
+class DatabaseAddresses:
+    """The database as each role. `owner` is None where migrating is somebody else's job."""
 
     owner: str | None = field(repr=False)
     runtime: str = field(repr=False)
     platform: str = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Addresses(DatabaseAddresses):
+    """How to reach all engines."""
+
     nats: str = field(repr=False)
     nats_monitor: str | None = None
 
@@ -68,10 +74,20 @@ async def embedded_engines(
         if settings.embedded_nats:
             stack.push_async_callback(nats.stop)
             starts.append(_start(nats.start(), "NATS", say))
-        await asyncio.gather(*starts)
+        await _together(starts)
         if settings.embedded_postgres:
             await _create_database(postgres, secret_key)
         yield addresses(settings, secret_key)
+
+
+async def _together(starts: list[Coroutine[None, None, None]]) -> None:
+    """All of them, or the first failure once the others have ended: none may start after it."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            for start in starts:
+                group.create_task(start)
+    except BaseExceptionGroup as failures:
+        raise failures.exceptions[0] from None
 
 
 async def _start(starting: object, name: str, say: Say) -> None:
@@ -83,20 +99,24 @@ async def _start(starting: object, name: str, say: Say) -> None:
 def addresses(settings: Settings, secret_key: bytes) -> Addresses:
     """Where the engines are, from the settings or from what `agentos up` left in the data directory."""
     nats, monitor = _nats_addresses(settings)
+    database = database_addresses(settings, secret_key)
+    return Addresses(database.owner, database.runtime, database.platform, nats, monitor)
+
+
+def database_addresses(settings: Settings, secret_key: bytes) -> DatabaseAddresses:
+    """Where the database is; for what needs no bus."""
     if settings.embedded_postgres:
         postgres = _postgres(settings, secret_key, lambda _: None)
         owner, runtime, platform = (
             postgres.dsn(role, role_password(secret_key, role), DATABASE)
             for role in (OWNER_ROLE, RUNTIME_ROLE, PLATFORM_ROLE)
         )
-        return Addresses(owner, runtime, platform, nats, monitor)
+        return DatabaseAddresses(owner, runtime, platform)
     owner_url = settings.database_url.get_secret_value() if settings.database_url else None
-    return Addresses(
+    return DatabaseAddresses(
         owner_url,
         _external(settings, "runtime", owner_url, secret_key),
         _external(settings, "platform", owner_url, secret_key),
-        nats,
-        monitor,
     )
 
 
@@ -133,7 +153,7 @@ def as_role(url: str, role: str, password: str) -> str:
 
 
 async def prepare_database(
-    settings: Settings, secret_key: bytes, where: Addresses, say: Say
+    settings: Settings, secret_key: bytes, where: DatabaseAddresses, say: Say
 ) -> None:
     """Roles and schema as this code needs them; under a lock, so that many may start at once."""
     if where.owner is None or not settings.auto_migrate:
@@ -178,7 +198,7 @@ async def _check_login(name: str, dsn: str) -> None:
     await connection.close()
 
 
-async def _require_head(where: Addresses) -> None:
+async def _require_head(where: DatabaseAddresses) -> None:
     connection = await asyncpg.connect(where.runtime)
     try:
         current = await schema.current(connection)

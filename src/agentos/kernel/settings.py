@@ -1,7 +1,7 @@
 """Every setting of AgentOS, in one place. `agentos config` prints the effective values.
 
 Each field can be set by the environment variable in its alias, or in a file `agentos.env` in the
-data directory or the current one. The three URLs keep their customary bare names.
+current directory. The three URLs keep their customary bare names.
 """
 
 from __future__ import annotations

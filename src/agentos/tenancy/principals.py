@@ -7,7 +7,7 @@ from enum import StrEnum
 from uuid import UUID
 
 from agentos.kernel.errors import AgentOSError, Kind
-from agentos.kernel.ids import TenantId
+from agentos.kernel.ids import TenantId, uuid7
 
 
 class Role(StrEnum):
@@ -91,3 +91,15 @@ class Principal:
                 hint=f"Use a credential with {scope}, or ask an owner of the tenant for it.",
                 scope=scope,
             )
+
+
+def platform_principal(principal_id: str, name: str) -> Principal:
+    """Who acts for the platform itself. It belongs to no tenant, so it is given a fresh id."""
+    return Principal(
+        kind=PrincipalKind.PLATFORM,
+        id=principal_id,
+        name=name,
+        tenant_id=TenantId(uuid7()),
+        scopes=frozenset(Scope),
+        plan="enterprise",
+    )

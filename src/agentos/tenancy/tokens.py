@@ -55,6 +55,7 @@ class AccessClaims:
 @dataclass(frozen=True, slots=True)
 class RefreshClaims:
     user_id: UserId
+    tenant_id: TenantId
     login_id: LoginId
     generation: int
 
@@ -80,9 +81,19 @@ class Tokens:
         return self._sign(Use.ACCESS, claims, self.access_life)
 
     def refresh(
-        self, user_id: UserId, login_id: LoginId, generation: int, expires_at: datetime
+        self,
+        user_id: UserId,
+        tenant_id: TenantId,
+        login_id: LoginId,
+        generation: int,
+        expires_at: datetime,
     ) -> str:
-        claims = {"sub": str(user_id), "sid": str(login_id), "gen": generation}
+        claims = {
+            "sub": str(user_id),
+            "tid": str(tenant_id),
+            "sid": str(login_id),
+            "gen": generation,
+        }
         return self._sign(Use.REFRESH, claims, expires_at - self._clock.now())
 
     def service(
@@ -103,7 +114,10 @@ class Tokens:
     def read_refresh(self, token: str) -> RefreshClaims:
         claims = self._read(Use.REFRESH, token)
         return RefreshClaims(
-            UserId(UUID(claims["sub"])), LoginId(UUID(claims["sid"])), int(claims["gen"])
+            UserId(UUID(claims["sub"])),
+            TenantId(UUID(claims["tid"])),
+            LoginId(UUID(claims["sid"])),
+            int(claims["gen"]),
         )
 
     def read_service(self, token: str) -> ServiceClaims:

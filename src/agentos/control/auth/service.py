@@ -116,7 +116,7 @@ class Auth:
             tx, claims.user_id, claims.login_id, claims.generation, now, until
         ):
             await self._refuse_refresh(tx, claims.user_id, claims.login_id)
-        tenant = await self._choose_tenant(tx, claims.user_id, body.tenant)
+        tenant = await self._choose_tenant(tx, claims.user_id, body.tenant, claims.tenant_id)
         return self._pair(
             claims.user_id, TenantId(tenant["id"]), claims.login_id, claims.generation + 1
         )
@@ -138,12 +138,15 @@ class Auth:
         raise RefreshTokenReused()
 
     async def _choose_tenant(
-        self, tx: Transaction, user_id: UUID, slug: str | None
+        self, tx: Transaction, user_id: UUID, slug: str | None, last: TenantId | None = None
     ) -> asyncpg.Record:
-        for tenant in await repository.tenants_of(tx, user_id):
-            if slug is None or tenant["slug"] == slug:
-                return tenant
-        raise NoTenant()
+        """The tenant by name; without one, the last, or else the first the user belongs to."""
+        tenants = await repository.tenants_of(tx, user_id)
+        if slug is not None:
+            tenants = [tenant for tenant in tenants if tenant["slug"] == slug]
+        if not tenants:
+            raise NoTenant()
+        return next((tenant for tenant in tenants if tenant["id"] == last), tenants[0])
 
     async def _begin_login(
         self,
@@ -168,7 +171,7 @@ class Auth:
         return TokenPair(
             access_token=self.tokens.access(user_id, tenant_id, login_id),
             refresh_token=self.tokens.refresh(
-                user_id, login_id, generation, self.clock.now() + self.login_life
+                user_id, tenant_id, login_id, generation, self.clock.now() + self.login_life
             ),
             expires_in=int(self.tokens.access_life.total_seconds()),
             tenant_id=tenant_id,

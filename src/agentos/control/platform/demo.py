@@ -14,7 +14,7 @@ from agentos.kernel.database import Database
 from agentos.kernel.ids import TenantId, UserId, uuid7
 from agentos.kernel.outbox import Outbox
 from agentos.tenancy.opaque_tokens import OpaqueToken, token_from
-from agentos.tenancy.principals import Principal, PrincipalKind, Role, Scope
+from agentos.tenancy.principals import Role, Scope, platform_principal
 from agentos.tenancy.work import PlatformWork
 
 EMAIL = "owner@demo.example"
@@ -42,7 +42,7 @@ async def ensure_demo(
         if tenant_id is None:
             if await tx.value("select exists (select from tenants)"):
                 return None
-            work = PlatformWork(tx, _SYSTEM, outbox, clock)
+            work = PlatformWork(tx, platform_principal("system", "AgentOS"), outbox, clock)
             tenant_id = await _create(work, secret_key, password)
     return Demo(EMAIL, password, _api_key(secret_key, TenantId(tenant_id)).text)
 
@@ -54,7 +54,7 @@ async def _create(work: PlatformWork, secret_key: bytes, password: str) -> Tenan
     user_id = UserId(uuid7())
     await auth.create_user(work.tx, user_id, EMAIL, "Demo Owner", password)
     # Whoever runs the installation runs the platform.
-    await work.tx.execute("update users set platform_admin = true where id = $1", user_id)
+    await service.set_platform_admin(work, EMAIL, admin=True)
     await members.join(within, user_id, EMAIL, Role.OWNER)
     await api_keys.store_key(
         within, "demo", frozenset(Scope), None, _api_key(secret_key, tenant_id)
@@ -64,13 +64,3 @@ async def _create(work: PlatformWork, secret_key: bytes, password: str) -> Tenan
 
 def _api_key(secret_key: bytes, tenant_id: TenantId) -> OpaqueToken:
     return token_from(api_keys.PREFIX, tenant_id, derive(secret_key, "demo api key"))
-
-
-_SYSTEM = Principal(
-    kind=PrincipalKind.PLATFORM,
-    id="system",
-    name="AgentOS",
-    tenant_id=TenantId(uuid7()),
-    scopes=frozenset(Scope),
-    plan="enterprise",
-)

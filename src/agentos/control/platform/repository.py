@@ -52,3 +52,11 @@ async def audit(tx: Transaction, before: UUID, limit: int) -> list[asyncpg.Recor
     return await tx.fetch(
         "select * from platform_audit_log where id < $1 order by id desc limit $2", before, limit
     )
+
+
+async def lock_user(tx: Transaction, email: str) -> asyncpg.Record | None:
+    return await tx.row("select id, platform_admin from users where email = $1 for update", email)
+
+
+async def set_platform_admin(tx: Transaction, user_id: UUID, admin: bool) -> None:
+    await tx.execute("update users set platform_admin = $2 where id = $1", user_id, admin)

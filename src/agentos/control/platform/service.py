@@ -81,3 +81,19 @@ async def list_audit(work: PlatformWork, page: PageRequest) -> Page[PlatformAudi
     before = page.after_id if page.after is not None else UUID(int=2**128 - 1)
     rows = await repository.audit(work.tx, before, page.limit + 1)
     return page.of(PlatformAuditRead, rows)
+
+
+async def set_platform_admin(work: PlatformWork, email: str, *, admin: bool) -> bool:
+    """Gives or takes the right to work across tenants; says whether that changed anything."""
+    user = await repository.lock_user(work.tx, email)
+    if user is None:
+        raise NotFound(
+            f"Nobody has an account with {email}.",
+            hint="They join with an invitation first: `agentos members invite`.",
+        )
+    if user["platform_admin"] == admin:
+        return False
+    await repository.set_platform_admin(work.tx, user["id"], admin)
+    action = "platform_admin.granted" if admin else "platform_admin.revoked"
+    await work.record(action, user_id=str(user["id"]), email=email)
+    return True

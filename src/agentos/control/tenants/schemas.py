@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from datetime import datetime
 from typing import Any, Literal
 from uuid import UUID
@@ -7,6 +8,21 @@ from uuid import UUID
 from pydantic import BaseModel, Field, field_validator
 
 from agentos.tenancy.schemas import Body, Name, Slug
+
+_DEEPEST = 20
+
+
+def _check_storable(value: object, depth: int = 0) -> None:
+    """Raises ValueError for what Python reads as JSON and nothing else would."""
+    if depth > _DEEPEST:
+        raise ValueError(f"must not be nested more than {_DEEPEST} deep")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError("must not hold NaN or Infinity")
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list):
+        for inner in value:
+            _check_storable(inner, depth + 1)
 
 
 class TenantCreate(Body):
@@ -28,6 +44,7 @@ class TenantUpdate(Body):
     def _small(cls, value: dict[str, Any] | None) -> dict[str, Any] | None:
         if value is not None and len(value) > 100:
             raise ValueError("must have at most 100 entries")
+        _check_storable(value)
         return value
 
 

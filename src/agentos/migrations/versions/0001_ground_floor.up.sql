@@ -294,7 +294,7 @@ grant select, delete on rate_buckets to agentos_platform;
 -- nothing else with the buckets.
 create function take_tokens(bucket text, want integer, capacity double precision, per_second double precision)
 returns table (granted integer, remaining double precision)
-language plpgsql security definer set search_path = pg_catalog, public as $$
+language plpgsql security definer set search_path = pg_catalog, public, pg_temp as $$
 declare
     b rate_buckets;
     present timestamptz := clock_timestamp();

@@ -218,7 +218,15 @@ def _environment(settings: Settings) -> KeyEncryption:
 
 
 def _file(settings: Settings) -> KeyEncryption:
-    return FileKeyring(settings.data_dir / "vault.keys")
+    path = settings.data_dir / "vault.keys"
+    if not settings.embedded_postgres and not path.exists():
+        # Each machine would make its own, and could not read what the others wrote.
+        raise SetupError(
+            "AGENTOS_KEK is not set, and an external database is shared by several machines.",
+            hint="Make one with `echo k1:$(openssl rand -hex 32)` and give the same to every "
+            f"process, or copy the installation's key file to {path}.",
+        )
+    return FileKeyring(path)
 
 
 KEYRINGS: dict[str, Callable[[Settings], KeyEncryption]] = {
