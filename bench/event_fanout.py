@@ -186,8 +186,9 @@ async def _tenant(running: Stack) -> tuple[TenantId, str]:
     key = new_token("sk", tenant_id)
     connection = await asyncpg.connect(running.where.platform)
     await connection.execute(
-        "insert into tenants (id, name, slug, plan) values ($1, 'Bench', 'bench', 'enterprise')",
+        "insert into tenants (id, name, slug, plan) values ($1, 'Bench', $2, 'enterprise')",
         tenant_id,
+        f"t-{tenant_id.hex}",
     )
     await connection.execute(
         """insert into api_keys (tenant_id, id, name, last_four, token_hash, scopes, created_by)

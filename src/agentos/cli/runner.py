@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
+import shutil
 import signal
 import sys
 from collections.abc import AsyncIterator, Coroutine
@@ -223,6 +225,14 @@ def _logged(text: str) -> None:
     log.info(text)
 
 
+def _command() -> str:
+    """How to call `agentos` from where we are."""
+    if shutil.which("agentos"):
+        return "agentos"
+    script = Path(sys.argv[0])
+    return os.path.relpath(script) if script.name == "agentos" else "agentos"
+
+
 def _announce(url: str, demo: Demo | None, as_json: bool) -> None:
     if as_json:
         entrance = (
@@ -239,8 +249,11 @@ def _announce(url: str, demo: Demo | None, as_json: bool) -> None:
             f"  Password   {demo.password}",
             f"  API key    {demo.api_key}",
             "",
-            "  Try it     agentos login --url " + url + " --api-key <the key above>",
-            "             agentos whoami",
+            "In another terminal:",
+            f"  export AGENTOS_URL={url} AGENTOS_API_KEY={demo.api_key}",
+            f"  {_command()} whoami",
+            f"  {_command()} events tail",
+            "",
         ]
-    lines += [f"  API        {url}/api/openapi.json", "", "Ctrl-C stops everything.", ""]
+    lines += ["Ctrl-C stops everything; your data stays.", ""]
     print("\n".join(lines), flush=True)
