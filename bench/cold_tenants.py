@@ -98,7 +98,9 @@ async def _fill(running: Stack, tenants: int) -> list[OpaqueToken]:
         # References and indexes are checked and built once, afterwards.
         await connection.execute("set local session_replication_role = replica")
         await connection.execute("alter table api_keys drop constraint api_keys_pkey")
-        await connection.execute("alter table api_keys drop constraint api_keys_tenant_id_token_hash_key")
+        await connection.execute(
+            "alter table api_keys drop constraint api_keys_tenant_id_token_hash_key"
+        )
         await connection.copy_records_to_table(
             "tenants",
             records=[
@@ -131,7 +133,9 @@ async def _fill(running: Stack, tenants: int) -> list[OpaqueToken]:
 async def _forget_use(each: Installation) -> None:
     """Whoever used a key a moment ago does not note it again."""
     connection = await _superuser(each.running)
-    await connection.execute("update api_keys set last_used_at = null where last_used_at is not null")
+    await connection.execute(
+        "update api_keys set last_used_at = null where last_used_at is not null"
+    )
     await connection.execute("checkpoint")
     await connection.close()
 

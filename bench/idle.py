@@ -24,9 +24,7 @@ def _run() -> None:
         _report(before, after, time.perf_counter() - started)
 
 
-def _report(
-    before: dict[int, usage.Usage], after: dict[int, usage.Usage], seconds: float
-) -> None:
+def _report(before: dict[int, usage.Usage], after: dict[int, usage.Usage], seconds: float) -> None:
     percent: Counter[str] = Counter()
     megabytes: Counter[str] = Counter()
     for pid, now in after.items():

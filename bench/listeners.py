@@ -91,6 +91,9 @@ class _Counter:
         self._latencies: list[float] = []
         self.done = asyncio.Event()
 
+    def lose(self) -> None:
+        raise SystemExit("a client was disconnected")
+
     def receive(self, data: bytes, start: int, end: int) -> None:
         now = time.monotonic_ns()
         self._first = self._first or now
@@ -113,7 +116,9 @@ class _Counter:
 
 async def _listen(port: int, path: str, credential: str, count: int) -> None:
     counter = _Counter(count)
-    sockets = [await connect(port, path, credential, counter.receive) for _ in range(count)]
+    sockets = [
+        await connect(port, path, credential, counter.receive, counter.lose) for _ in range(count)
+    ]
     print("ready", flush=True)
     loop = asyncio.get_running_loop()
     while line := await loop.run_in_executor(None, sys.stdin.readline):

@@ -1,4 +1,4 @@
-"""A WebSocket client that costs next to nothing: it reads frames by hand and says nothing."""
+"""A WebSocket client that costs next to nothing: it reads frames by hand and answers pings."""
 
 from __future__ import annotations
 
@@ -8,13 +8,16 @@ from typing import cast
 
 # The buffer, and where in it the payload of one text frame begins and ends.
 OnText = Callable[[bytes, int, int], None]
+OnLost = Callable[[], None]
 
 _TEXT = 0x81  # a whole text message in one frame
-_CLOSE = 0x88
+_PING = 0x89
+# Clients have to mask what they send; a mask of zeros leaves it as it is.
+_PONG, _MASKED = 0x8A, 0x80
 
 
 class Socket(asyncio.Protocol):
-    def __init__(self, port: int, path: str, credential: str, on_text: OnText):
+    def __init__(self, port: int, path: str, credential: str, on_text: OnText, on_lost: OnLost):
         self._request = (
             f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nUpgrade: websocket\r\n"
             "Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
@@ -22,8 +25,10 @@ class Socket(asyncio.Protocol):
             f"Authorization: Bearer {credential}\r\n\r\n"
         ).encode()
         self._on_text = on_text
+        self._on_lost = on_lost
         self._rest = b""
         self._open = False
+        self._closing = False
         self.live: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -34,9 +39,15 @@ class Socket(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         if not self.live.done():
             self.live.set_exception(ConnectionError(f"{error or self._rest!r}"))
+        elif not self._closing:
+            self._on_lost()
 
     def close(self) -> None:
+        self._closing = True
         self._transport.close()
+
+    def _pong(self, payload: bytes) -> None:
+        self._transport.write(bytes([_PONG, _MASKED | len(payload), 0, 0, 0, 0]) + payload)
 
     def data_received(self, data: bytes) -> None:
         if self._rest:
@@ -63,17 +74,19 @@ class Socket(asyncio.Protocol):
                 self._on_text(data, place + head, end)
             elif data[place] == _TEXT:
                 self.live.set_result(None)  # the first message says so
-            elif data[place] == _CLOSE:
-                raise ConnectionError(f"closed by the server: {data[place + head + 2 : end]!r}")
+            elif data[place] == _PING:
+                self._pong(data[place + head : end])
             place = end
         self._rest = data[place:]
 
 
-async def connect(port: int, path: str, credential: str, on_text: OnText) -> Socket:
+async def connect(
+    port: int, path: str, credential: str, on_text: OnText, on_lost: OnLost
+) -> Socket:
     """A socket that is on the live stream."""
     loop = asyncio.get_running_loop()
     _, socket = await loop.create_connection(
-        lambda: Socket(port, path, credential, on_text), "127.0.0.1", port
+        lambda: Socket(port, path, credential, on_text, on_lost), "127.0.0.1", port
     )
     await socket.live
     return socket

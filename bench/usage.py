@@ -51,7 +51,10 @@ def of(pid: int) -> Usage | None:
     }
     outlived = (int(fields[13]) + int(fields[14])) / _TICK
     return Usage(
-        Path(name.split()[0]).name.strip(":"), own + outlived, kilobytes["Pss"] / 1024, kilobytes["Rss"] / 1024
+        Path(name.split()[0]).name.strip(":"),
+        own + outlived,
+        kilobytes["Pss"] / 1024,
+        kilobytes["Rss"] / 1024,
     )
 
 

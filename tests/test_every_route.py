@@ -223,7 +223,7 @@ async def test_nothing_works_without_a_valid_credential(
             member.user_id, member.tenant_id, stranger.login_id
         ),
         "refresh token": refresh(
-            member.user_id, member.login_id, 1, clock.now() + timedelta(days=1)
+            member.user_id, member.tenant_id, member.login_id, 1, clock.now() + timedelta(days=1)
         ),
         "unsigned": jwt.encode(
             {"sub": str(member.user_id), "exp": 4102444800}, "", "none", {"typ": "access"}
@@ -236,9 +236,7 @@ async def test_nothing_works_without_a_valid_credential(
     for kind, credential in bad.items():
         headers = {}
         if credential is not None:
-            headers["Authorization"] = (
-                credential if " " in credential else f"Bearer {credential}"
-            )
+            headers["Authorization"] = credential if " " in credential else f"Bearer {credential}"
         answers = await asyncio.gather(*(op.send(client, headers=headers) for op in PROTECTED))
         for operation, answer in zip(PROTECTED, answers, strict=True):
             assert answer.status_code == 401, (operation.name, kind, answer.text)
@@ -382,9 +380,7 @@ def told(answer: httpx.Response, name: str) -> tuple[Any, ...]:
 
 
 @asynccontextmanager
-async def untouched(
-    superuser: asyncpg.Connection[Any], tenant_id: UUID
-) -> AsyncIterator[None]:
+async def untouched(superuser: asyncpg.Connection[Any], tenant_id: UUID) -> AsyncIterator[None]:
     """Fails if the block changed anything of this tenant."""
     tables = [
         row["table_name"]
@@ -513,7 +509,7 @@ async def test_an_unknown_field_is_named_but_not_if_it_is_a_secret(gateway: Gate
 async def test_a_token_of_what_is_gone_is_refused(gateway: Gateway, kind: str) -> None:
     person = await gateway.tenant()
     ids = {"user": person.user_id, "tenant": person.tenant_id, "login": person.login_id}
-    ids[kind] = uuid7()  # type: ignore[assignment]
+    ids[kind] = uuid7()
     token = gateway.tokens.access(
         UserId(ids["user"]), TenantId(ids["tenant"]), LoginId(ids["login"])
     )

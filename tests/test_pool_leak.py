@@ -116,7 +116,9 @@ ACTS: dict[str, list[Act]] = {
 }
 
 
-async def _cancelled(act: Act, who: Customer, other: Customer, after: float) -> httpx.Response | None:
+async def _cancelled(
+    act: Act, who: Customer, other: Customer, after: float
+) -> httpx.Response | None:
     """The client gives up, wherever the request is then."""
     try:
         async with asyncio.timeout(after):
@@ -217,7 +219,7 @@ class Breaker:
     """Cancels a task in the middle of its nth call to the database."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch):
-        self._task: asyncio.Future[Any] | None = None
+        self._task: asyncio.Task[httpx.Response] | None = None
         self._left = 0
         for name in ("execute", "_execute"):
             self._watch(monkeypatch, name)
@@ -227,11 +229,12 @@ class Breaker:
 
         @functools.wraps(original)
         async def watched(*args: Any, **kwargs: Any) -> Any:
-            if self._task is not None and asyncio.current_task() is self._task:
+            task = asyncio.current_task()
+            if task is not None and task is self._task:
                 self._left -= 1
                 if self._left == 0:
                     # Soon: by then the query has been sent, and its answer is awaited.
-                    asyncio.get_running_loop().call_soon(self._task.cancel)
+                    asyncio.get_running_loop().call_soon(task.cancel)
             return await original(*args, **kwargs)
 
         monkeypatch.setattr(asyncpg.Connection, name, watched)
@@ -239,9 +242,9 @@ class Breaker:
     async def run(self, work: Coroutine[Any, Any, httpx.Response], at: int) -> bool:
         """Whether there was an nth call to be cancelled in."""
         self._left = at
-        self._task = asyncio.ensure_future(work)
-        (result,) = await asyncio.gather(self._task, return_exceptions=True)
-        return isinstance(result, asyncio.CancelledError)
+        self._task = asyncio.create_task(work)
+        await asyncio.wait([self._task])
+        return self._task.cancelled()
 
 
 @pytest.mark.parametrize("act", [_rename, _failing_statement, _keyed, READS[1], _foreign_read])

@@ -202,9 +202,7 @@ async def _reference_flaws(catalogue: Catalogue, oid: int, name: str) -> list[st
         pairs = set(zip(reference["mine"], reference["theirs"], strict=True))
         if reference["target"] == "tenants":
             owned = owned or pairs == {("tenant_id", "id")}
-        elif (
-            reference["target"] not in GLOBAL_TABLES and ("tenant_id", "tenant_id") not in pairs
-        ):
+        elif reference["target"] not in GLOBAL_TABLES and ("tenant_id", "tenant_id") not in pairs:
             found.append(f"{name}: {reference['conname']} can point into another tenant")
     if not owned:
         found.append(f"{name}: tenant_id does not reference tenants")

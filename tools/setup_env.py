@@ -18,7 +18,7 @@ PYTHON = VENV / "bin" / "python"
 
 def main() -> int:
     flavour = sys.argv[1]
-    if sys.version_info < (3, 11):
+    if sys.version_info < (3, 11):  # noqa: UP036 - run by whatever python3 the machine has
         return fail(f"AgentOS needs Python 3.11 or newer; this is {sys.version.split()[0]}.")
     requirements = ROOT / "requirements" / f"{flavour}.txt"
     stamp = VENV / f".installed-{flavour}"
@@ -34,7 +34,11 @@ def main() -> int:
 
 
 def fingerprint(requirements: Path) -> str:
-    parts = (requirements.read_bytes(), (ROOT / "pyproject.toml").read_bytes(), sys.version.encode())
+    parts = (
+        requirements.read_bytes(),
+        (ROOT / "pyproject.toml").read_bytes(),
+        sys.version.encode(),
+    )
     return hashlib.sha256(b"".join(parts)).hexdigest()
 
 
@@ -42,14 +46,18 @@ def create() -> int:
     if PYTHON.exists():
         return 0
     say("Creating the environment in .venv")
-    done = subprocess.run([sys.executable, "-m", "venv", str(VENV)], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "venv", str(VENV)], capture_output=True, text=True, check=False
+    )
     if done.returncode:
         return fail(f"{done.stdout}{done.stderr}\nOn Debian: apt-get install python3-venv")
     return 0
 
 
 def install(requirements: Path) -> int:
-    total = sum(1 for line in requirements.read_text().splitlines() if "==" in line and line[0] != " ")
+    total = sum(
+        1 for line in requirements.read_text().splitlines() if "==" in line and line[0] != " "
+    )
     say(f"Installing {total} packages")
     command = [str(PYTHON), "-m", "pip", "install", "--require-hashes", "--no-input"]
     command += ["--disable-pip-version-check", "--progress-bar", "off", "-r", str(requirements)]
@@ -59,10 +67,10 @@ def install(requirements: Path) -> int:
     count = 0
     for line in process.stdout:
         lines.append(line)
-        if line.startswith(("Collecting ", "Requirement already satisfied: ")):
+        if line.startswith(("Collecting ", "Processing ", "Requirement already satisfied: ")):
             count += 1
             if count % 10 == 0 or sys.stdout.isatty():
-                show(f"  {min(count, total)}/{total} {line.split()[1].split('=')[0]}")
+                show(f"  {min(count, total)} of {total}")
         elif line.startswith("Installing collected"):
             show("  unpacking …\n")
     if process.wait():
@@ -74,7 +82,7 @@ def link() -> int:
     say("Installing AgentOS itself")
     command = [str(PYTHON), "-m", "pip", "install", "-q", "--disable-pip-version-check"]
     command += ["--no-deps", "--no-build-isolation", "-e", str(ROOT)]
-    done = subprocess.run(command, capture_output=True, text=True)
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     return fail(done.stdout + done.stderr) if done.returncode else 0
 
 

@@ -39,6 +39,13 @@ from agentos.tenancy.vault.keyring import open_keyring
 
 LIFE = timedelta(days=30)
 
+# Why a sign-in ended, as the audit log says it.
+REUSED = "user.refresh_token_reused"
+SIGNED_OUT = "user.signed_out"
+
+# Of each sign-in: its generation, whether it is over, its expiry, what is on record of it.
+Facts = dict[UUID, tuple[int, bool, datetime, list[str]]]
+
 
 @dataclass
 class Login:
@@ -47,7 +54,7 @@ class Login:
     id: UUID
     expires_at: datetime
     generation: int = 1
-    ended: bool = False
+    ended: str | None = None
 
 
 @dataclass(frozen=True)
@@ -71,9 +78,7 @@ class Api:
 
     def post(self, path: str, count: int = 1, **body: str) -> list[httpx.Response]:
         async def send() -> list[httpx.Response]:
-            return await asyncio.gather(
-                *(self.client.post(path, json=body) for _ in range(count))
-            )
+            return await asyncio.gather(*(self.client.post(path, json=body) for _ in range(count)))
 
         return self.runner.run(send())
 
@@ -100,14 +105,17 @@ class Api:
 
         return self.runner.run(make())
 
-    def logins(self, user_id: UUID) -> dict[UUID, tuple[int, bool, datetime]]:
-        async def read() -> dict[UUID, tuple[int, bool, datetime]]:
+    def logins(self, user_id: UUID) -> Facts:
+        async def read() -> Facts:
             async with self.platform_db.transaction() as tx:
-                rows = await tx.fetch("select * from logins where user_id = $1", user_id)
-            return {
-                row["id"]: (row["generation"], row["revoked_at"] is not None, row["expires_at"])
-                for row in rows
-            }
+                rows = await tx.fetch(
+                    """select l.id, generation, revoked_at is not null, expires_at,
+                              array(select action from audit_log a
+                                    where a.target_id = l.id::text order by a.id)
+                       from logins l where user_id = $1""",
+                    user_id,
+                )
+            return {row[0]: (row[1], row[2], row[3], row[4]) for row in rows}
 
         return self.runner.run(read())
 
@@ -168,7 +176,7 @@ class RefreshMachine(RuleBasedStateMachine):
             return self.rotated(token.login, answer)
         assert (answer.status_code, answer.json()["code"]) == (401, error)
         if error == "refresh_token_reused":
-            token.login.ended = True
+            token.login.ended = REUSED
         return token
 
     def rotated(self, login: Login, answer: httpx.Response) -> Token:
@@ -187,13 +195,13 @@ class RefreshMachine(RuleBasedStateMachine):
             (won,) = [answer for answer in answers if answer.status_code == 200]
             assert codes == {None, "refresh_token_reused"}
             successor = self.rotated(token.login, won)
-            token.login.ended = True
+            token.login.ended = REUSED
             return successor
         if error == "refresh_token_reused":
             # The slower one may find it ended already.
             assert error in codes
             assert codes <= {error, "sign_in_ended"}
-            token.login.ended = True
+            token.login.ended = REUSED
         else:
             assert codes == {error}
         return token
@@ -205,7 +213,7 @@ class RefreshMachine(RuleBasedStateMachine):
             assert answer.status_code == 401
             return
         assert answer.status_code == 204
-        token.login.ended = True
+        token.login.ended = token.login.ended or SIGNED_OUT
 
     @rule(token=tokens, spoilt=st.sampled_from(["", "x", "."]))
     def try_a_forgery(self, token: Token, spoilt: str) -> None:
@@ -222,7 +230,12 @@ class RefreshMachine(RuleBasedStateMachine):
         if not self.logins:
             return
         assert self.api.logins(self.user_id) == {
-            login.id: (login.generation, login.ended, login.expires_at)
+            login.id: (
+                login.generation,
+                login.ended is not None,
+                login.expires_at,
+                ["user.signed_in", *([login.ended] if login.ended else [])],
+            )
             for login in self.logins.values()
         }
 
@@ -234,9 +247,7 @@ async def _open_api(
     clock = MovableClock()
     db = await Database.connect(engines.dsn(RUNTIME_ROLE, database), size=4, name="test")
     platform_db = await Database.connect(engines.dsn(PLATFORM_ROLE, database), size=2, name="test")
-    bus = await Bus.connect(
-        engines.nats.url, engines.authority.platform_credentials(), name="test"
-    )
+    bus = await Bus.connect(engines.nats.url, engines.authority.platform_credentials(), name="test")
     parts = Parts(
         settings=settings,
         secret_key=SECRET_KEY,
@@ -279,7 +290,7 @@ def api(
 
 def test_refresh_tokens_do_what_the_model_does(api: Api) -> None:
     run_state_machine_as_test(
-        lambda: RefreshMachine(api),
+        lambda: RefreshMachine(api),  # type: ignore[arg-type]  # any factory will do
         settings=settings(
             max_examples=25,
             stateful_step_count=20,

@@ -44,24 +44,24 @@ RULES = [
     Rule(
         "idempotency_keys",
         """insert into idempotency_keys (tenant_id, key, fingerprint, created_at)
-           values ($1, decode(lpad($2::text, 8, '0'), 'hex'), '', $3)""",
+           values ($1, int4send($2), '', $3)""",
         RETENTION.idempotency_keys,
     ),
     Rule(
         "socket_tickets",
-        """insert into socket_tickets (tenant_id, token_hash, principal, expires_at)
-           values ($1, decode(lpad($2::text, 8, '0'), 'hex'), '{}', $3)""",
+        """insert into socket_tickets (tenant_id, token_hash, credential, expires_at)
+           values ($1, int4send($2), '', $3)""",
         timedelta(minutes=5),
     ),
     Rule(
         "invitations",
         """insert into invitations (tenant_id, id, email, role, token_hash, invited_by, expires_at)
-           values ($1, gen_random_uuid(), 'a' || $2::text || '@b.example', 'member', '', 'x', $3)""",
+           values ($1, gen_random_uuid(), 'a' || $2::int::text || '@b.example', 'member', '', 'x', $3)""",
         timedelta(days=7),
     ),
     Rule(
         "rate_buckets",
-        """insert into rate_buckets (key, tokens, at) values ($1::uuid::text || ':' || $2::text, 1, $3)""",
+        """insert into rate_buckets (key, tokens, at) values ($1::uuid::text || ':' || $2::int::text, 1, $3)""",
         timedelta(hours=1),
     ),
 ]

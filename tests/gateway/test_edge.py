@@ -317,6 +317,7 @@ async def test_what_fails_after_the_commit_is_no_failure(db: Database) -> None:
 WITHOUT_EVENT = {
     # A person's own sign-ins are no events of their tenant: other members are not told of them.
     "POST /api/auth/token",
+    "POST /api/auth/logout",
     "DELETE /api/auth/logins/{login_id}",
     "POST /api/auth/password",
     # Workers ask for these all the time; nothing is there afterwards that could be read again.
@@ -325,7 +326,6 @@ WITHOUT_EVENT = {
 # What changes nothing that lasts, or that belongs to no tenant.
 WITHOUT_RECORD = {
     "POST /api/auth/refresh": "goes on with a sign-in that is on record",
-    "POST /api/auth/logout": "a refresh token names no tenant to record it in",
     "POST /api/events/ticket": "is good for one connection, for seconds",
 }
 

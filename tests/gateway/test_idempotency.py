@@ -117,9 +117,7 @@ async def test_a_failed_request_is_not_remembered(
 async def test_what_waits_for_a_failing_first_is_done_itself(gateway: Gateway) -> None:
     owner = await gateway.tenant()
     missing = f"/api/keys/{uuid7()}"
-    answers = await asyncio.gather(
-        *(owner.client.delete(missing, headers=KEY) for _ in range(10))
-    )
+    answers = await asyncio.gather(*(owner.client.delete(missing, headers=KEY) for _ in range(10)))
     assert [answer.status_code for answer in answers] == [404] * 10
     assert not any("idempotency-replayed" in answer.headers for answer in answers)
 
@@ -173,7 +171,7 @@ async def test_a_key_counts_only_where_something_changes(
 async def test_a_malformed_key_is_refused(gateway: Gateway, key: str) -> None:
     owner = await gateway.tenant()
     answer = await owner.client.post(
-        "/api/keys", json={"name": "ci"}, headers=[("Idempotency-Key", key.encode("latin-1"))]
+        "/api/keys", json={"name": "ci"}, headers=[(b"Idempotency-Key", key.encode("latin-1"))]
     )
     assert answer.status_code == 422
     assert answer.json()["code"] == "bad_idempotency_key"

@@ -89,6 +89,13 @@ async def test_two_processes_share_one_limit(db: Database, platform_db: Database
     assert allowed == limit
 
 
+async def test_a_burst_in_one_process_leaves_the_rest_to_the_others(db: Database) -> None:
+    limit, lease = 600, 600 // rate_limits._LEASE_PART
+    one, other = RateLimiter(db), RateLimiter(db)
+    assert await spend(one, 50, limit) == 50
+    assert await spend(other, limit, limit) >= limit - 50 - lease
+
+
 async def test_what_is_not_used_in_time_is_not_lost(
     db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -111,9 +118,7 @@ async def test_the_limits_at_the_ends_work(db: Database, limit: int) -> None:
     assert await spend(RateLimiter(db), 5, limit) == min(limit, 5)
 
 
-async def test_the_bucket_fills_up_again(
-    db: Database, superuser: asyncpg.Connection[Any]
-) -> None:
+async def test_the_bucket_fills_up_again(db: Database, superuser: asyncpg.Connection[Any]) -> None:
     async def take() -> tuple[int, float]:
         row = await superuser.fetchrow("select * from take_tokens_in_time('b', 5, 10, 0.1)")
         assert row is not None
@@ -210,9 +215,7 @@ async def test_two_gateways_share_the_limit(
 async def sign_out(client: httpx.AsyncClient, forwarded_for: str | None = None) -> int:
     """A public request that does nothing."""
     headers = {} if forwarded_for is None else {"X-Forwarded-For": forwarded_for}
-    answer = await client.post(
-        "/api/auth/logout", json={"refresh_token": "x"}, headers=headers
-    )
+    answer = await client.post("/api/auth/logout", json={"refresh_token": "x"}, headers=headers)
     return answer.status_code
 
 
@@ -264,6 +267,6 @@ async def test_a_proxy_that_names_nonsense_breaks_nothing(behind_proxy: Gateway)
         answer = await client.post(
             "/api/auth/logout",
             json={"refresh_token": "x"},
-            headers=[("X-Forwarded-For", nonsense.encode("latin-1"))],
+            headers=[(b"X-Forwarded-For", nonsense.encode("latin-1"))],
         )
         assert answer.status_code == 401, nonsense[:10]

@@ -10,7 +10,7 @@ import typer
 from agentos.cli.output import AsJson, counted, print_json, printable
 
 if TYPE_CHECKING:
-    from agentos.cli.checks import Finding
+    from agentos.cli.checks.outcomes import Finding
 
 app = typer.Typer(rich_markup_mode=None)
 

@@ -72,12 +72,13 @@ def worker() -> None:
 
 
 async def _up(settings: Settings, demo: bool, as_json: bool, say: Say) -> None:
-    # Taken first: a port in use should be said before anything has been started.
-    server = Server(settings.host, settings.port)
-    # Before the key, which would make the directory without asking who has to get into it.
-    create_data_directory(settings.data_dir, engine_account())
-    key = load_secret_key(settings)
     async with AsyncExitStack() as stack:
+        # Taken first: a port in use should be said before anything has been started.
+        server = Server(settings.host, settings.port)
+        stack.callback(server.close)
+        # Before the key, which would make the directory without asking who has to get into it.
+        create_data_directory(settings.data_dir, engine_account())
+        key = load_secret_key(settings)
         stack.callback(say, "Stopped")
         where = await stack.enter_async_context(embedded_engines(settings, key, say))
         parts = await stack.enter_async_context(_connect(settings, key, where, say))
@@ -90,14 +91,14 @@ async def _up(settings: Settings, demo: bool, as_json: bool, say: Say) -> None:
 
 
 async def _serve(settings: Settings) -> None:
-    server = Server(settings.host, settings.port)
     key = load_secret_key(settings)
-    async with (
-        _connect(settings, key, addresses(settings, key), _logged) as parts,
-        server.running(create_gateway(parts)),
-    ):
-        log.info("serving", url=server.url(settings))
-        await asyncio.Event().wait()
+    with contextlib.closing(Server(settings.host, settings.port)) as server:
+        async with (
+            _connect(settings, key, addresses(settings, key), _logged) as parts,
+            server.running(create_gateway(parts)),
+        ):
+            log.info("serving", url=server.url(settings))
+            await asyncio.Event().wait()
 
 
 async def _work(settings: Settings) -> None:
@@ -123,13 +124,15 @@ async def _connect(
         stack.push_async_callback(db.close)
         platform_db = await Database.connect(where.platform, size=4, name="agentos-platform")
         stack.push_async_callback(platform_db.close)
+        bus_watch = _BusWatch()
         bus = await Bus.connect(
             where.nats,
             bus_authority(key).platform_credentials(),
             name="agentos",
-            on_state=_bus_state,
+            on_state=bus_watch.changed,
         )
         stack.push_async_callback(bus.close)
+        stack.callback(bus_watch.leave)
         await bus.ensure_events_stream(subject_roots())
         if where.nats_monitor is not None:
             await assert_sync_always(where.nats_monitor)
@@ -208,9 +211,18 @@ async def _until_signal(main: Coroutine[None, None, None]) -> None:
             raise
 
 
-def _bus_state(state: str) -> None:
-    if state != "connected":
-        log.warning("bus", state=state)
+class _BusWatch:
+    """Tells the log when the bus comes and goes, until we leave it ourselves."""
+
+    def __init__(self) -> None:
+        self._leaving = False
+
+    def leave(self) -> None:
+        self._leaving = True
+
+    def changed(self, state: str) -> None:
+        if not self._leaving:
+            log.warning("bus", state=state)
 
 
 def _progress(text: str) -> None:

@@ -385,7 +385,8 @@ def _observe(exchange: _Exchange, seconds: float) -> None:
     log.debug(
         "request",
         method=method,
-        path=exchange.scope["path"],
+        # Not as it was sent: it may hold anything, a key pasted into the wrong place as well.
+        path=path,
         status=exchange.status,
         ms=round(seconds * 1000, 1),
     )

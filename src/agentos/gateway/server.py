@@ -47,7 +47,13 @@ class Server:
 
     def url(self, settings: Settings) -> str:
         """The address to show people."""
-        return settings.public_url or settings.model_copy(update={"port": self.port}).url
+        # The setting may say 0, which takes any free port.
+        place = settings.url.removesuffix(f":{settings.port}")
+        return settings.public_url or f"{place}:{self.port}"
+
+    def close(self) -> None:
+        """Gives the port back; for a start that comes to nothing."""
+        self._socket.close()
 
     @asynccontextmanager
     async def running(self, gateway: Gateway) -> AsyncIterator[None]:
@@ -81,4 +87,4 @@ class Server:
             await gateway.close()
             server.should_exit = True
             await task
-            self._socket.close()
+            self.close()

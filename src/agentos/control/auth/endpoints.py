@@ -96,15 +96,20 @@ async def refresh(
     cookie: WithCookie = False,
 ) -> TokenPair:
     """Trade a refresh token for a new pair, optionally in another of your tenants."""
-    return _with_cookie(await auth.refresh(tx, body), request, response, wanted=cookie)
+    pair = await auth.refresh(tx, body, request.state.request_id)
+    return _with_cookie(pair, request, response, wanted=cookie)
 
 
 @router.post("/logout", status_code=204, openapi_extra=PUBLIC)
 async def sign_out(
-    body: SignOut, tx: AnonymousTransaction, auth: CurrentAuth, response: Response
+    body: SignOut,
+    tx: AnonymousTransaction,
+    auth: CurrentAuth,
+    request: Request,
+    response: Response,
 ) -> None:
     """End the sign-in that a refresh token belongs to, and drop the cookie if there is one."""
-    await auth.sign_out(tx, body.refresh_token)
+    await auth.sign_out(tx, body.refresh_token, request.state.request_id)
     response.delete_cookie(ACCESS_COOKIE)
 
 

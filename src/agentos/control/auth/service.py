@@ -38,7 +38,7 @@ from agentos.kernel.ids import LoginId, TenantId, UserId, uuid7
 from agentos.kernel.outbox import Outbox
 from agentos.tenancy.passwords import hash_password, verify_password
 from agentos.tenancy.principals import Forbidden, Principal, PrincipalKind
-from agentos.tenancy.tokens import Tokens
+from agentos.tenancy.tokens import RefreshClaims, Tokens
 from agentos.tenancy.work import Work
 
 
@@ -106,7 +106,7 @@ class Auth:
         assert created is not None
         return created
 
-    async def refresh(self, tx: Transaction, body: Refresh) -> TokenPair:
+    async def refresh(self, tx: Transaction, body: Refresh, request_id: str | None) -> TokenPair:
         """Trades a refresh token for a new pair. One that was traded before ends the sign-in."""
         claims = self.tokens.read_refresh(body.refresh_token)
         await tx.set("app.user_id", str(claims.user_id))
@@ -115,27 +115,47 @@ class Auth:
         if not await repository.rotate_login(
             tx, claims.user_id, claims.login_id, claims.generation, now, until
         ):
-            await self._refuse_refresh(tx, claims.user_id, claims.login_id)
+            await self._refuse_refresh(tx, claims, request_id)
         tenant = await self._choose_tenant(tx, claims.user_id, body.tenant, claims.tenant_id)
         return self._pair(
             claims.user_id, TenantId(tenant["id"]), claims.login_id, claims.generation + 1
         )
 
-    async def sign_out(self, tx: Transaction, refresh_token: str) -> None:
+    async def sign_out(self, tx: Transaction, refresh_token: str, request_id: str | None) -> None:
         """Ends the sign-in of this refresh token; ending an ended one is fine."""
         claims = self.tokens.read_refresh(refresh_token)
         await tx.set("app.user_id", str(claims.user_id))
-        await repository.end_login(
-            tx, claims.user_id, claims.login_id, self.clock.now(), "signed out"
-        )
+        await self._end_login(tx, claims, "signed out", "user.signed_out", request_id)
 
-    async def _refuse_refresh(self, tx: Transaction, user_id: UserId, login_id: LoginId) -> None:
-        login = await repository.login(tx, user_id, login_id)
+    async def _refuse_refresh(
+        self, tx: Transaction, claims: RefreshClaims, request_id: str | None
+    ) -> None:
+        login = await repository.login(tx, claims.user_id, claims.login_id)
         if login is None or login["revoked_at"] or login["expires_at"] <= self.clock.now():
             raise SignInEnded()
-        await repository.end_login(tx, user_id, login_id, self.clock.now(), "refresh token reused")
+        await self._end_login(
+            tx, claims, "refresh token reused", "user.refresh_token_reused", request_id
+        )
         tx.keep_on_error()
         raise RefreshTokenReused()
+
+    async def _end_login(
+        self,
+        tx: Transaction,
+        claims: RefreshClaims,
+        reason: str,
+        action: str,
+        request_id: str | None,
+    ) -> None:
+        """Ends the sign-in, and says so in the tenant that it was last used for."""
+        now = self.clock.now()
+        if not await repository.end_login(tx, claims.user_id, claims.login_id, now, reason):
+            return
+        user = await repository.user_by_id(tx, claims.user_id)
+        assert user is not None, "a sign-in goes with its user"
+        await tx.set("app.tenant_id", str(claims.tenant_id))
+        work = Work(tx, _member(user, claims.tenant_id), self.outbox, self.clock, request_id)
+        await work.record(action, target=("login", claims.login_id))
 
     async def _choose_tenant(
         self, tx: Transaction, user_id: UUID, slug: str | None, last: TenantId | None = None
