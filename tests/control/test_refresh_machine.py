@@ -258,7 +258,7 @@ async def _open_api(
         objects=ObjectStore.open(None, settings.data_dir),
         keyring=open_keyring(settings),
     )
-    transport = httpx.ASGITransport(create_gateway(parts).app)
+    transport = httpx.ASGITransport(create_gateway(parts))
     async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
         tokens = Tokens(SECRET_KEY, clock, timedelta(minutes=15))
         yield Api(runner, client, db, platform_db, clock, tokens)

@@ -7,7 +7,7 @@ import json
 import secrets
 import shutil
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +17,7 @@ from uuid import uuid4
 import asyncpg
 import httpx
 import pytest
+from tests.conftest import LoopThread
 from tests.faults.test_up import Command, Place, new_directory, new_place
 
 from agentos.kernel.engines.account import engine_account
@@ -75,10 +76,16 @@ async def external_servers() -> AsyncIterator[External]:
         shutil.rmtree(path, ignore_errors=True)
 
 
-@pytest.fixture
-async def servers() -> AsyncIterator[External]:
-    async with external_servers() as running:
-        yield running
+@pytest.fixture(scope="module")
+def servers() -> Iterator[External]:
+    """For the tests that need no empty database."""
+    loop = LoopThread()
+    running = external_servers()
+    try:
+        yield loop.run(running.__aenter__())
+    finally:
+        loop.run(running.__aexit__(None, None, None))
+        loop.close()
 
 
 @pytest.fixture
@@ -107,6 +114,7 @@ class Cluster:
 @asynccontextmanager
 async def running_cluster(servers: External, place: Place) -> AsyncIterator[Cluster]:
     """Four processes on four machines, as far as their directories go, started at once."""
+    place.env |= servers.env
     starts = [("serve", "--port", "0")] * 2 + [("worker",)] * 2
     commands = [
         await place.run(*args, AGENTOS_DATA_DIR=str(place.path / f"machine-{number}"))
@@ -143,10 +151,12 @@ async def register(url: str) -> tuple[str, str]:
         return str(answer.raise_for_status().json()["access_token"]), email
 
 
-async def test_two_gateways_and_two_workers_are_one_installation(
-    servers: External, place: Place
-) -> None:
-    async with running_cluster(servers, place) as cluster:
+async def test_two_gateways_and_two_workers_are_one_installation() -> None:
+    async with (
+        external_servers() as empty,
+        new_place() as place,
+        running_cluster(empty, place) as cluster,
+    ):
         await _came_up_without_a_superuser(cluster)
         async with cluster.client(0) as one, cluster.client(1) as other:
             await _written_through_one_read_through_the_other(one, other)

@@ -262,7 +262,7 @@ async def test_ctrl_c_while_starting_stops_at_once(place: Place) -> None:
     up = await place.run("up", "--port", "0")
     await until(lambda: "Starting PostgreSQL" in up.err)
     children = family(up.pid)
-    assert await up.stop(signal.SIGINT) == 0
+    assert await up.stop(signal.SIGINT) == 0, up.output
     assert "AgentOS is running" not in up.out
     assert "Traceback" not in up.output
     await until(lambda: all(is_gone(pid) for pid in children))

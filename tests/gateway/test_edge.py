@@ -17,7 +17,7 @@ from agentos.gateway.edge import SECURITY_HEADERS
 from agentos.kernel.bus import Bus
 from agentos.kernel.clock import MovableClock
 from agentos.kernel.database import Database, Transaction
-from agentos.kernel.errors import Unavailable
+from agentos.kernel.errors import NotFound, Unavailable
 from agentos.kernel.ids import uuid7
 from agentos.kernel.settings import Settings
 from agentos.tenancy.principals import Role
@@ -298,6 +298,23 @@ async def test_a_refused_request_leaves_nothing(
         assert await records(superuser, answer.headers["x-request-id"]) == (0, 0)
     assert await superuser.fetchval("select count(*) from audit_log") == 0
     assert await superuser.fetchval("select count(*) from outbox") == 0
+
+
+async def test_a_connection_lost_after_the_commit_is_no_failure(
+    db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    release = asyncpg.Pool.release
+
+    async def lose(pool: asyncpg.Pool[Any], connection: Any) -> None:
+        await release(pool, connection)
+        raise asyncpg.InterfaceError("connection is closed")
+
+    monkeypatch.setattr(asyncpg.Pool, "release", lose)
+    async with db.transaction() as tx:
+        assert await tx.value("select 1") == 1
+    with pytest.raises(NotFound):
+        async with db.transaction() as tx:
+            raise NotFound
 
 
 async def test_what_fails_after_the_commit_is_no_failure(db: Database) -> None:

@@ -212,17 +212,20 @@ async def _until_signal(main: Coroutine[None, None, None]) -> None:
 
 
 class _BusWatch:
-    """Tells the log when the bus comes and goes, until we leave it ourselves."""
+    """Tells the log when the bus goes and comes back, until we leave it ourselves."""
 
     def __init__(self) -> None:
         self._leaving = False
+        self._lost = False
 
     def leave(self) -> None:
         self._leaving = True
 
     def changed(self, state: str) -> None:
-        if not self._leaving:
-            log.warning("bus", state=state)
+        lost = state != "connected"
+        if lost != self._lost and not self._leaving:
+            log.warning("the bus is away" if lost else "the bus is back")
+        self._lost = lost
 
 
 def _progress(text: str) -> None:

@@ -9,7 +9,7 @@ from datetime import timedelta
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
 from starlette.middleware.cors import CORSMiddleware
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from agentos import __version__
 from agentos.control.api_keys.endpoints import router as api_keys
@@ -79,10 +79,19 @@ def create_api() -> FastAPI:
 
 @dataclass(frozen=True)
 class Gateway:
-    """The whole gateway as one ASGI application."""
+    """The whole gateway as one ASGI application: requests through the edge, sockets beside it."""
 
-    app: ASGIApp
+    requests: ASGIApp
     streams: Streams
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "websocket":
+            await self.requests(scope, receive, send)
+        elif scope["path"] == "/api/events":
+            await self.streams.socket(scope, receive, send)
+        else:
+            await receive()
+            await send({"type": "websocket.close", "code": 1008, "reason": "no such socket"})
 
     async def close(self) -> None:
         """Ends what would otherwise go on for ever, before the server waits for it."""

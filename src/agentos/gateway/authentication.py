@@ -16,7 +16,7 @@ from agentos.kernel.database import Database
 from agentos.kernel.ids import TenantId
 from agentos.tenancy.opaque_tokens import OpaqueToken, parse_token
 from agentos.tenancy.plans import Plan, plan_for
-from agentos.tenancy.principals import ROLE_SCOPES, Principal, PrincipalKind, Role, Scope
+from agentos.tenancy.principals import ROLE_SCOPES, Principal, PrincipalKind, Role, known_scopes
 from agentos.tenancy.tokens import TokenExpired, TokenInvalid, Tokens, Use
 
 # How long a process believes what it read about a credential. A revoked one is refused everywhere
@@ -80,7 +80,7 @@ class Authenticator:
             id=str(row["id"]),
             name=row["name"],
             tenant_id=token.tenant_id,
-            scopes=frozenset(Scope(s) for s in row["scopes"] if s in Scope.__members__.values()),
+            scopes=known_scopes(row["scopes"]),
             plan=row["plan"],
         )
         return _identity(principal, plan_for(row["plan"], row["limits"]), row["expires_at"])

@@ -345,12 +345,12 @@ class _CommittingSend:
         self._held: Message | None = None
         self._body: list[bytes] = []
         # Why the commit failed. The framework, which saw an answer begin, raises something else.
-        self.failure: AgentOSError | None = None
+        self.failure: Exception | None = None
 
     async def __call__(self, message: Message) -> None:
         try:
             await self._pass_on(message)
-        except AgentOSError as error:
+        except Exception as error:
             self.failure = error
             raise
 

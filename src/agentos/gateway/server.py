@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager, contextmanager
 import uvicorn
 
 from agentos.gateway.app import Gateway
+from agentos.gateway.events.protocol import PreframedProtocol
 from agentos.kernel.errors import SetupError
 from agentos.kernel.settings import Settings
 
@@ -59,9 +60,9 @@ class Server:
     async def running(self, gateway: Gateway) -> AsyncIterator[None]:
         """Serves while the block lasts, then lets open requests finish."""
         config = uvicorn.Config(
-            gateway.app,
+            gateway,
             http="httptools",
-            ws="websockets-sansio",
+            ws=PreframedProtocol,
             loop="none",
             lifespan="off",
             # Our sockets send many small texts and receive a ping now and then.

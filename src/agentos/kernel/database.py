@@ -24,6 +24,7 @@ _LOST = (
     asyncpg.CrashShutdownError,
     asyncpg.TooManyConnectionsError,
     asyncpg.InterfaceError,
+    asyncpg.InternalClientError,  # a query on a connection that has just failed
     OSError,
     TimeoutError,
 )
@@ -161,7 +162,10 @@ class Database:
         try:
             yield connection
         finally:
-            await self._pool.release(connection)
+            # The pool throws away what it cannot take back. That the connection is lost by now
+            # says nothing about what was done on it, which may be committed.
+            with suppress(*_LOST):
+                await self._pool.release(connection)
 
 
 def _begin(tenant_id: UUID | None, user_id: UUID | None) -> str:
@@ -174,8 +178,10 @@ def _begin(tenant_id: UUID | None, user_id: UUID | None) -> str:
 
 
 async def _roll_back(connection: asyncpg.pool.PoolConnectionProxy[asyncpg.Record]) -> None:
-    if not connection.is_closed() and connection.is_in_transaction():
-        with suppress(*_LOST):  # a connection lost by now has rolled back by itself
+    # A connection lost by now has rolled back by itself; the pool may have taken it back already,
+    # and then even asking whether it is closed fails.
+    with suppress(*_LOST):
+        if not connection.is_closed() and connection.is_in_transaction():
             await connection.execute("rollback")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from uuid import UUID
@@ -32,6 +33,13 @@ class Scope(StrEnum):
     OBJECTS_READ = "objects:read"
     OBJECTS_WRITE = "objects:write"
 
+
+def known_scopes(names: Iterable[str]) -> frozenset[Scope]:
+    """The scopes among stored names. One that has since been retired grants nothing."""
+    return frozenset(_BY_NAME[name] for name in names if name in _BY_NAME)
+
+
+_BY_NAME = {scope.value: scope for scope in Scope}
 
 ROLE_SCOPES: dict[Role, frozenset[Scope]] = {
     Role.OWNER: frozenset(Scope),

@@ -14,7 +14,7 @@ from agentos.kernel.clock import Clock
 from agentos.kernel.crypto import derive
 from agentos.kernel.errors import AgentOSError, Kind
 from agentos.kernel.ids import LoginId, TenantId, UserId, uuid7
-from agentos.tenancy.principals import Scope
+from agentos.tenancy.principals import Scope, known_scopes
 
 
 class Unauthenticated(AgentOSError):
@@ -125,8 +125,7 @@ class Tokens:
         return ServiceClaims(
             TenantId(UUID(claims["tid"])),
             claims["sub"],
-            # A scope that has since been retired grants nothing.
-            frozenset(Scope(s) for s in claims["scp"] if s in Scope.__members__.values()),
+            known_scopes(claims["scp"]),
             _moment(claims["exp"]),
         )
 

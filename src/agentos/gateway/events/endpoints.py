@@ -7,7 +7,6 @@ from typing import Annotated, cast
 import msgspec
 from fastapi import APIRouter, Depends, FastAPI, Query, Request
 from starlette.responses import Response
-from starlette.routing import WebSocketRoute
 
 from agentos.gateway.authentication import Authenticator
 from agentos.gateway.events import repository
@@ -44,6 +43,8 @@ class Streams:
 
     hub: EventHub
     watch: CredentialWatch
+    # At `/api/events`; it stands beside the framework, not behind it.
+    socket: EventSocket
 
     async def close(self) -> None:
         """Ends all streams with "restarting". Call it when the server is told to stop."""
@@ -64,13 +65,11 @@ def mount(
     authenticator: Authenticator,
     is_own_origin: Callable[[str, str | None], bool],
 ) -> Streams:
-    """Adds the event socket at `/api/events`, and what `router` needs, to the application."""
-    streams = Streams(hub, CredentialWatch(authenticator))
+    """Gives the application what `router` needs, and returns it with the event socket."""
+    watch = CredentialWatch(authenticator)
     doorkeeper = Doorkeeper(authenticator, Tickets(db, clock), is_own_origin)
+    streams = Streams(hub, watch, EventSocket(hub, doorkeeper, watch))
     app.state.event_streams = streams
-    app.router.routes.append(
-        WebSocketRoute("/api/events", EventSocket(hub, doorkeeper, streams.watch))
-    )
     return streams
 
 

@@ -6,6 +6,8 @@ from typing import Any
 
 import msgspec
 
+from agentos.gateway.events.protocol import framed
+
 
 class _Head(msgspec.Struct):
     """The only fields of an envelope that delivery looks at."""
@@ -20,23 +22,25 @@ _head = msgspec.json.Decoder(_Head)
 class Frame:
     """One JSON document and its place in the stream. `seq` is None if it has no place there."""
 
-    __slots__ = ("_sse", "_text", "data", "seq", "type")
+    __slots__ = ("_framed", "_sse", "data", "seq", "type")
 
     def __init__(self, seq: int | None, event_type: str, data: bytes):
         self.seq = seq
         self.type = event_type
         self.data = data
-        self._text: str | None = None
+        self._framed: bytes | None = None
         self._sse: bytes | None = None
 
     @property
-    def text(self) -> str:
-        if self._text is None:
-            self._text = self.data.decode()
-        return self._text
+    def framed(self) -> bytes:
+        """As a WebSocket message."""
+        if self._framed is None:
+            self._framed = framed(self.data)
+        return self._framed
 
     @property
     def sse(self) -> bytes:
+        """As a server-sent event."""
         if self._sse is None:
             position = b"" if self.seq is None else b"id: %d\n" % self.seq
             self._sse = b"%bevent: %b\ndata: %b\n\n" % (position, self.type.encode(), self.data)

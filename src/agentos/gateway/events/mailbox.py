@@ -72,14 +72,20 @@ class Mailbox:
         """What waits, as much as fits one write; nothing if nothing came within `patience`."""
         if self.ending is None and not self._frames:
             self._arrived.clear()
-            try:
-                async with asyncio.timeout(patience):
-                    await self._arrived.wait()
-            except TimeoutError:
+            if not await self._something(patience):
                 return []
         if self.ending is not None:
             raise Ended(self.ending)
         return self._one_write()
+
+    async def _something(self, patience: float | None) -> bool:
+        if patience is None:
+            return await self._arrived.wait()
+        try:
+            async with asyncio.timeout(patience):
+                return await self._arrived.wait()
+        except TimeoutError:
+            return False
 
     def _one_write(self) -> list[Frame]:
         frames = self._frames

@@ -12,7 +12,9 @@ from starlette.types import Scope as AsgiScope
 from agentos.gateway.events.credentials import CredentialWatch, Doorkeeper
 from agentos.gateway.events.errors import BadPosition, Ending
 from agentos.gateway.events.filters import parse_types
+from agentos.gateway.events.frames import Frame
 from agentos.gateway.events.hub import EventHub, Feed
+from agentos.gateway.events.protocol import framed
 from agentos.gateway.events.streaming import pump
 from agentos.gateway.problems import problem
 from agentos.kernel.errors import AgentOSError, Kind
@@ -64,13 +66,17 @@ def parse_position(text: str | None) -> int | None:
 async def _serve(feed: Feed, receive: Receive, send: Send) -> None:
     ending = await pump(
         feed,
-        write=lambda frames: send(
-            {"type": "websocket.send", "text": "\n".join([frame.text for frame in frames])}
-        ),
+        write=lambda frames: send({"type": "websocket.send", "frame": _framed(frames)}),
         listen=_listen(receive, send),
     )
     if ending is not None:
         await _close(send, ending, feed.sent)
+
+
+def _framed(frames: list[Frame]) -> bytes:
+    if len(frames) == 1:
+        return frames[0].framed
+    return framed(b"\n".join([frame.data for frame in frames]))
 
 
 async def _listen(receive: Receive, send: Send) -> None:

@@ -18,6 +18,7 @@ log = get_logger(__name__)
 
 # A client that takes nothing for so long is gone, whatever its mailbox says.
 _WRITE_SECONDS = 30.0
+_LOOK_SECONDS = 5.0
 
 Write = Callable[[list[Frame]], Awaitable[None]]
 
@@ -47,16 +48,45 @@ async def pump(
 
 
 async def _write_all(feed: Feed, write: Write, idle: float | None) -> None:
+    patience = _Patience(feed)
     try:
         while True:
             frames = await feed.take(idle)
-            async with asyncio.timeout(_WRITE_SECONDS):
-                await write(frames)
+            patience.begin()
+            await write(frames)
+            patience.end()
             feed.delivered(frames)
     except Ended:
         return
-    except TimeoutError:
-        feed.end(TOO_SLOW)
     except (AgentOSError, asyncpg.PostgresError) as error:
         log.warning("a stream lost its history", error=repr(error))
         feed.end(UNAVAILABLE)
+    finally:
+        patience.stop()
+
+
+class _Patience:
+    """Ends a feed whose client takes nothing. One timer a stream: one a write costs more than
+    the write.
+    """
+
+    def __init__(self, feed: Feed):
+        self._feed = feed
+        self._loop = asyncio.get_running_loop()
+        self._since: float | None = None
+        self._timer = self._loop.call_later(_LOOK_SECONDS, self._look)
+
+    def begin(self) -> None:
+        self._since = self._loop.time()
+
+    def end(self) -> None:
+        self._since = None
+
+    def stop(self) -> None:
+        self._timer.cancel()
+
+    def _look(self) -> None:
+        if self._since is not None and self._loop.time() - self._since >= _WRITE_SECONDS:
+            self._feed.end(TOO_SLOW)
+        else:
+            self._timer = self._loop.call_later(_LOOK_SECONDS, self._look)
