@@ -175,13 +175,23 @@ async def under_load(tenants: list[Tenant]) -> AsyncIterator[None]:
         await asyncio.gather(*writers, *followers, return_exceptions=True)
 
 
+async def more_written(tenants: list[Tenant], count: int) -> None:
+    written = [len(tenant.acknowledged) for tenant in tenants]
+    await until(
+        lambda: all(
+            len(tenant.acknowledged) >= before + count
+            for tenant, before in zip(tenants, written, strict=True)
+        )
+    )
+
+
 async def back_to_work(tenants: list[Tenant], url: str, since: float) -> float:
-    """Waits until every tenant's writes are acknowledged and delivered again."""
+    """Waits until every tenant's new writes are acknowledged and delivered; how long it took."""
     written = [len(tenant.acknowledged) for tenant in tenants]
     async with httpx.AsyncClient(base_url=url, timeout=20) as client:
         while True:
             with_news = all(
-                len(tenant.acknowledged) >= before + 2 * CLIENTS_PER_TENANT
+                min(len(tenant.acknowledged), len(tenant.names)) > before + CLIENTS_PER_TENANT
                 for tenant, before in zip(tenants, written, strict=True)
             )
             if with_news and (await client.get("/health/ready")).status_code == 200:
@@ -244,6 +254,7 @@ async def test_killed_engines_come_back_and_nothing_is_lost(place: Place) -> Non
     recoveries: dict[str, float] = {}
     async with under_load(tenants):
         for name, victims in engines.items():
+            await more_written(tenants, 40)
             pids = [find(place.data_dir) for find in victims]
             killed = time.monotonic()
             for pid in pids:
@@ -251,6 +262,7 @@ async def test_killed_engines_come_back_and_nothing_is_lost(place: Place) -> Non
             await until(lambda pids=pids: all(is_gone(pid) for pid in pids))  # type: ignore[misc]
             async with asyncio.timeout(RECOVERY_SECONDS):
                 recoveries[name] = await back_to_work(tenants, installation.url, killed)
+            assert not set(pids) & {find(place.data_dir) for find in victims}
             assert not up.ended
     assert max(recoveries.values()) <= RECOVERY_SECONDS, recoveries
     for tenant in tenants:

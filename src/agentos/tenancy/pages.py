@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Sequence
-from functools import cache
+from dataclasses import dataclass
 from typing import Annotated, Generic, TypeVar
 from uuid import UUID
 
 import asyncpg
-from fastapi import Depends, Query
-from pydantic import BaseModel, Field, TypeAdapter
+import msgspec
+from fastapi import Depends, Query, Response
+from pydantic import BaseModel, Field
 
 from agentos.kernel.errors import Invalid
 
@@ -32,7 +33,8 @@ class BadCursor(Invalid):
     hint = "Start again without a cursor."
 
 
-class PageRequest(BaseModel):
+@dataclass(frozen=True, slots=True)
+class PageRequest:
     limit: int
     after: str | None
 
@@ -46,19 +48,35 @@ class PageRequest(BaseModel):
         except ValueError:
             raise BadCursor() from None
 
-    def of(self, kind: type[M], rows: Sequence[asyncpg.Record], key: str = "id") -> Page[M]:
+    def of(self, kind: type[M], rows: Sequence[asyncpg.Record], key: str = "id") -> RowPage[M]:
         """Makes a page of `rows`, fetched with `limit + 1` to see whether more follow."""
-        shown = rows[: self.limit]
         more = len(rows) > self.limit
-        cursor = encode_cursor(str(shown[-1][key])) if more else None
-        # All at once: building fifty models one by one takes three times as long.
-        items = _many(kind).validate_python([dict(row) for row in shown])
-        return Page.model_construct(items=items, next_cursor=cursor)
+        shown = rows[: self.limit]
+        return RowPage(kind, shown, encode_cursor(str(shown[-1][key])) if more else None)
 
 
-@cache
-def _many(kind: type[M]) -> TypeAdapter[list[M]]:
-    return TypeAdapter(list[kind])  # type: ignore[valid-type]
+@dataclass(frozen=True, slots=True)
+class RowPage(Generic[M]):
+    """A page as the database gave it.
+
+    The answer is encoded straight from the rows: making models of them only to take them apart
+    again is a fifth of the cost of a list. Of each row it shows what the model names, nothing else.
+    """
+
+    kind: type[M]
+    rows: Sequence[asyncpg.Record]
+    next_cursor: str | None
+
+    @property
+    def items(self) -> list[M]:
+        return [self.kind(**row) for row in self.rows]
+
+    def response(self) -> Response:
+        """The page as `Page[kind]` describes it."""
+        names = self.kind.model_fields
+        items = [{name: row[name] for name in names} for row in self.rows]
+        body = msgspec.json.encode({"items": items, "next_cursor": self.next_cursor})
+        return Response(body, media_type="application/json")
 
 
 def encode_cursor(position: str) -> str:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Response
 
 from agentos.control.api_keys import service
 from agentos.control.api_keys.schemas import ApiKeyCreate, ApiKeyCreated, ApiKeyRead
@@ -18,10 +18,10 @@ async def create_key(body: ApiKeyCreate, work: CurrentWork) -> ApiKeyCreated:
     return await service.create_key(work, body)
 
 
-@router.get("")
-async def list_keys(work: CurrentWork, page: Paging) -> Page[ApiKeyRead]:
+@router.get("", response_model=Page[ApiKeyRead])
+async def list_keys(work: CurrentWork, page: Paging) -> Response:
     """The API keys of this tenant, revoked ones included."""
-    return await service.list_keys(work, page)
+    return (await service.list_keys(work, page)).response()
 
 
 @router.delete("/{key_id}", status_code=204)

@@ -12,7 +12,7 @@ from agentos.control.api_keys.schemas import ApiKeyCreate, ApiKeyCreated, ApiKey
 from agentos.kernel.errors import Invalid, NotFound
 from agentos.kernel.ids import ApiKeyId, uuid7
 from agentos.tenancy.opaque_tokens import OpaqueToken, new_token
-from agentos.tenancy.pages import Page, PageRequest
+from agentos.tenancy.pages import PageRequest, RowPage
 from agentos.tenancy.principals import Scope
 from agentos.tenancy.work import Work
 
@@ -56,7 +56,7 @@ async def store_key(
     return ApiKeyCreated(**row, key=token.text)
 
 
-async def list_keys(work: Work, page: PageRequest) -> Page[ApiKeyRead]:
+async def list_keys(work: Work, page: PageRequest) -> RowPage[ApiKeyRead]:
     work.require(Scope.KEYS_READ)
     rows = await repository.keys(work.tx, work.tenant_id, page.after_id, page.limit + 1)
     return page.of(ApiKeyRead, rows)

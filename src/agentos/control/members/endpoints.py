@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Response
 
 from agentos.control.members import service
 from agentos.control.members.schemas import (
@@ -19,10 +19,10 @@ router = APIRouter(prefix="/api/members", tags=["members"])
 invitations = APIRouter(prefix="/api/invitations", tags=["members"])
 
 
-@router.get("")
-async def list_members(work: CurrentWork, page: Paging) -> Page[MemberRead]:
+@router.get("", response_model=Page[MemberRead])
+async def list_members(work: CurrentWork, page: Paging) -> Response:
     """The people of this tenant."""
-    return await service.list_members(work, page)
+    return (await service.list_members(work, page)).response()
 
 
 @router.patch("/{user_id}")
@@ -43,10 +43,10 @@ async def invite(body: InvitationCreate, work: CurrentWork) -> InvitationCreated
     return await service.invite(work, body)
 
 
-@invitations.get("")
-async def list_invitations(work: CurrentWork, page: Paging) -> Page[InvitationRead]:
+@invitations.get("", response_model=Page[InvitationRead])
+async def list_invitations(work: CurrentWork, page: Paging) -> Response:
     """Invitations that are still open."""
-    return await service.list_invitations(work, page)
+    return (await service.list_invitations(work, page)).response()
 
 
 @invitations.delete("/{invitation_id}", status_code=204)

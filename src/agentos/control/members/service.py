@@ -25,7 +25,7 @@ from agentos.kernel.database import Transaction
 from agentos.kernel.errors import NotFound
 from agentos.kernel.ids import InvitationId, TenantId, uuid7
 from agentos.tenancy.opaque_tokens import new_token, parse_token
-from agentos.tenancy.pages import Page, PageRequest
+from agentos.tenancy.pages import PageRequest, RowPage
 from agentos.tenancy.principals import Forbidden, Role, Scope
 from agentos.tenancy.work import Work
 
@@ -65,7 +65,7 @@ async def join(work: Work, user_id: UUID, email: str, role: Role) -> None:
     )
 
 
-async def list_members(work: Work, page: PageRequest) -> Page[MemberRead]:
+async def list_members(work: Work, page: PageRequest) -> RowPage[MemberRead]:
     work.require(Scope.MEMBERS_READ)
     rows = await repository.members(work.tx, work.tenant_id, page.after_id, page.limit + 1)
     return page.of(MemberRead, rows, key="user_id")
@@ -133,7 +133,7 @@ async def invite(work: Work, body: InvitationCreate) -> InvitationCreated:
     return InvitationCreated(**row, token=token.text)
 
 
-async def list_invitations(work: Work, page: PageRequest) -> Page[InvitationRead]:
+async def list_invitations(work: Work, page: PageRequest) -> RowPage[InvitationRead]:
     work.require(Scope.MEMBERS_READ)
     rows = await repository.invitations(
         work.tx, work.tenant_id, work.now(), page.after_id, page.limit + 1

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Response
 
 from agentos.control.platform import service
 from agentos.control.platform.schemas import (
@@ -18,10 +18,10 @@ from agentos.tenancy.pages import Page, Paging
 router = APIRouter(prefix="/api/platform", tags=["platform"])
 
 
-@router.get("/tenants")
-async def list_tenants(work: CurrentPlatformWork, page: Paging) -> Page[PlatformTenantRead]:
+@router.get("/tenants", response_model=Page[PlatformTenantRead])
+async def list_tenants(work: CurrentPlatformWork, page: Paging) -> Response:
     """All tenants of this installation. For platform admins."""
-    return await service.list_tenants(work, page)
+    return (await service.list_tenants(work, page)).response()
 
 
 @router.post("/tenants", status_code=201)
@@ -38,7 +38,7 @@ async def change_plan(
     return await service.change_plan(work, tenant_id, body)
 
 
-@router.get("/audit")
-async def list_audit(work: CurrentPlatformWork, page: Paging) -> Page[PlatformAuditRead]:
+@router.get("/audit", response_model=Page[PlatformAuditRead])
+async def list_audit(work: CurrentPlatformWork, page: Paging) -> Response:
     """What was done through the platform role. For platform admins."""
-    return await service.list_audit(work, page)
+    return (await service.list_audit(work, page)).response()

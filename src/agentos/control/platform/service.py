@@ -20,12 +20,12 @@ from agentos.control.platform.schemas import (
 from agentos.control.tenants.errors import SlugTaken
 from agentos.kernel.errors import NotFound
 from agentos.kernel.ids import TenantId, uuid7
-from agentos.tenancy.pages import Page, PageRequest
+from agentos.tenancy.pages import PageRequest, RowPage
 from agentos.tenancy.principals import Role
 from agentos.tenancy.work import PlatformWork
 
 
-async def list_tenants(work: PlatformWork, page: PageRequest) -> Page[PlatformTenantRead]:
+async def list_tenants(work: PlatformWork, page: PageRequest) -> RowPage[PlatformTenantRead]:
     rows = await repository.tenants(work.tx, page.after_id, page.limit + 1)
     await work.record("tenants.listed", count=len(rows))
     return page.of(PlatformTenantRead, rows)
@@ -76,7 +76,7 @@ async def change_plan(work: PlatformWork, tenant_id: UUID, body: PlanChange) -> 
     return PlatformTenantRead(**row)
 
 
-async def list_audit(work: PlatformWork, page: PageRequest) -> Page[PlatformAuditRead]:
+async def list_audit(work: PlatformWork, page: PageRequest) -> RowPage[PlatformAuditRead]:
     """What was done through the platform role, newest first."""
     before = page.after_id if page.after is not None else UUID(int=2**128 - 1)
     rows = await repository.audit(work.tx, before, page.limit + 1)

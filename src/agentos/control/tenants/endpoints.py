@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Response
 
 from agentos.control.tenants import service
 from agentos.control.tenants.schemas import PlanRead, TenantRead, TenantUpdate
@@ -12,10 +12,10 @@ from agentos.tenancy.pages import Page, Paging
 router = APIRouter(prefix="/api/tenants", tags=["tenants"])
 
 
-@router.get("")
-async def list_tenants(work: CurrentWork, page: Paging) -> Page[TenantRead]:
+@router.get("", response_model=Page[TenantRead])
+async def list_tenants(work: CurrentWork, page: Paging) -> Response:
     """The tenants you belong to."""
-    return await service.list_tenants(work, page)
+    return (await service.list_tenants(work, page)).response()
 
 
 @router.get("/{tenant_id}")

@@ -13,7 +13,7 @@ from agentos.control.tenants.errors import SlugTaken
 from agentos.control.tenants.schemas import LimitRead, PlanRead, TenantRead, TenantUpdate
 from agentos.kernel.errors import NotFound
 from agentos.kernel.ids import UserId
-from agentos.tenancy.pages import Page, PageRequest
+from agentos.tenancy.pages import PageRequest, RowPage
 from agentos.tenancy.plans import LIMITS
 from agentos.tenancy.principals import Role, Scope
 from agentos.tenancy.work import Work
@@ -54,7 +54,7 @@ async def read_tenant(work: Work, tenant_id: UUID) -> TenantRead:
     return TenantRead(**row)
 
 
-async def list_tenants(work: Work, page: PageRequest) -> Page[TenantRead]:
+async def list_tenants(work: Work, page: PageRequest) -> RowPage[TenantRead]:
     work.require(Scope.TENANT_READ)
     rows = await repository.of_user(work.tx, page.after_id, page.limit + 1)
     return page.of(TenantRead, rows)

@@ -115,16 +115,16 @@ async def delete_object(key: str, work: CurrentWork) -> None:
     await service.delete_object(work, key)
 
 
-@router.get("/api/objects")
+@router.get("/api/objects", response_model=Page[ObjectRead])
 async def list_objects(
     work: CurrentWork,
     page: Paging,
     prefix: Annotated[
         str, Query(max_length=512, description="Only keys that begin with this.")
     ] = "",
-) -> Page[ObjectRead]:
+) -> Response:
     """The objects of this tenant in the order of their keys."""
-    return await service.list_objects(work, prefix, page)
+    return (await service.list_objects(work, prefix, page)).response()
 
 
 @router.get("/api/usage/storage")

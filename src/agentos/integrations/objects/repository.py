@@ -9,7 +9,7 @@ import asyncpg
 from agentos.kernel.database import Transaction
 from agentos.kernel.objects import MAX_NAME_BYTES
 
-_COLUMNS = "id, key, size, content_type, sha256, created_at"
+_COLUMNS = "id, key, size, content_type, encode(sha256, 'hex') as sha256, created_at"
 # Byte order, whatever the locale of the database: a page goes on where the one before ended.
 _KEY = 'key collate "C"'
 # The last character in byte order, as often as a key can hold it: no key with a prefix is greater.

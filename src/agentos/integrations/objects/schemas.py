@@ -1,14 +1,9 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any
 from uuid import UUID
 
-from pydantic import BaseModel, BeforeValidator, Field
-
-
-def _hex(value: Any) -> Any:
-    return value.hex() if isinstance(value, bytes) else value
+from pydantic import BaseModel, Field
 
 
 class ObjectRead(BaseModel):
@@ -16,9 +11,7 @@ class ObjectRead(BaseModel):
     key: str = Field(examples=["reports/2030/may.pdf"])
     size: int = Field(description="In bytes.")
     content_type: str
-    sha256: Annotated[str, BeforeValidator(_hex)] = Field(
-        description="Digest of the bytes in hexadecimal; also the ETag."
-    )
+    sha256: str = Field(description="Digest of the bytes in hexadecimal; also the ETag.")
     created_at: datetime = Field(description="When these bytes were uploaded.")
 
 

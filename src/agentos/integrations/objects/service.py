@@ -36,7 +36,7 @@ from agentos.kernel.objects import (
     ObjectStoreUnavailable,
     checked_name,
 )
-from agentos.tenancy.pages import BadCursor, Page, PageRequest
+from agentos.tenancy.pages import BadCursor, PageRequest, RowPage
 from agentos.tenancy.plans import PlanLimitReached, plan_for
 from agentos.tenancy.principals import Principal, Scope
 from agentos.tenancy.work import Work
@@ -125,7 +125,7 @@ async def read_object(
         raise ObjectLost() from error
 
 
-async def list_objects(work: Work, prefix: str, page: PageRequest) -> Page[ObjectRead]:
+async def list_objects(work: Work, prefix: str, page: PageRequest) -> RowPage[ObjectRead]:
     work.require(Scope.OBJECTS_READ)
     start = _checked_prefix(prefix)
     rows = await repository.page(

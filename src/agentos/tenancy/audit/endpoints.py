@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import Annotated, cast
 
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from pydantic import AwareDatetime
 
@@ -51,10 +51,10 @@ Wanted = Annotated[AuditFilter, Depends(_filter)]
 CurrentDatabase = Annotated[Database, Depends(_database)]
 
 
-@router.get("")
-async def list_entries(work: CurrentWork, wanted: Wanted, page: Paging) -> Page[AuditRead]:
+@router.get("", response_model=Page[AuditRead])
+async def list_entries(work: CurrentWork, wanted: Wanted, page: Paging) -> Response:
     """What was changed in this tenant and by whom, newest first."""
-    return await service.list_entries(work, wanted, page)
+    return (await service.list_entries(work, wanted, page)).response()
 
 
 @router.get(

@@ -11,14 +11,14 @@ from uuid import UUID
 from agentos.kernel.database import Database
 from agentos.tenancy.audit import repository
 from agentos.tenancy.audit.schemas import AuditFilter, AuditRead, ExportFormat
-from agentos.tenancy.pages import Page, PageRequest
+from agentos.tenancy.pages import PageRequest, RowPage
 from agentos.tenancy.principals import Scope
 from agentos.tenancy.work import Work
 
 _BATCH = 500
 
 
-async def list_entries(work: Work, wanted: AuditFilter, page: PageRequest) -> Page[AuditRead]:
+async def list_entries(work: Work, wanted: AuditFilter, page: PageRequest) -> RowPage[AuditRead]:
     """Matching entries, newest first."""
     work.require(Scope.AUDIT_READ)
     before = None if page.after is None else page.after_id

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import Annotated, cast
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Depends, Request, Response
 
 from agentos.tenancy.edge import CurrentWork
 from agentos.tenancy.pages import Page, Paging
@@ -19,10 +19,10 @@ async def _vault(request: Request) -> service.Vault:
 CurrentVault = Annotated[service.Vault, Depends(_vault)]
 
 
-@router.get("")
-async def list_secrets(work: CurrentWork, page: Paging) -> Page[SecretRead]:
+@router.get("", response_model=Page[SecretRead])
+async def list_secrets(work: CurrentWork, page: Paging) -> Response:
     """The secrets of this tenant, without their values."""
-    return await service.list_secrets(work, page)
+    return (await service.list_secrets(work, page)).response()
 
 
 @router.post("/rotate")

@@ -15,7 +15,7 @@ from agentos.kernel.database import Database
 from agentos.kernel.errors import Invalid, NotFound
 from agentos.kernel.ids import SecretId, uuid7
 from agentos.kernel.redaction import register_secret
-from agentos.tenancy.pages import Page, PageRequest
+from agentos.tenancy.pages import PageRequest, RowPage
 from agentos.tenancy.principals import Scope
 from agentos.tenancy.vault import repository
 from agentos.tenancy.vault.envelope import key_place, new_key, seal, secret_place, unseal
@@ -143,7 +143,7 @@ class Vault:
             ) from None
 
 
-async def list_secrets(work: Work, page: PageRequest) -> Page[SecretRead]:
+async def list_secrets(work: Work, page: PageRequest) -> RowPage[SecretRead]:
     work.require(Scope.VAULT_READ)
     rows = await repository.secrets(work.tx, work.tenant_id, page.after_id, page.limit + 1)
     return page.of(SecretRead, rows)
