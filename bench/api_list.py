@@ -26,7 +26,7 @@ async def _run() -> None:
         peer = {**env, "DSN": running.where.runtime, "TENANT": str(tenant_id)}
         with ExitStack() as servers:
             for argv, environment, port in (
-                (["-m", "bench.peers.ours", str(ours)], env, ours),
+                (["-m", "agentos.cli.main", "serve", "--port", str(ours)], env, ours),
                 (["-m", "bench.peers.starlette_list", str(starlette)], peer, starlette),
                 (["-m", "bench.peers.sqlalchemy_list", str(sqlalchemy)], peer, sqlalchemy),
             ):

@@ -72,7 +72,7 @@ async def _round(installations: list[Installation], round_number: int) -> None:
             ports.append(port := free_port())
             servers.enter_context(
                 process(
-                    ["-m", "bench.peers.ours", str(port)],
+                    ["-m", "agentos.cli.main", "serve", "--port", str(port)],
                     each.running.environment(),
                     ready=f"http://127.0.0.1:{port}/health/live",
                 )

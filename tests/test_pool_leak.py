@@ -257,7 +257,7 @@ async def test_a_request_cancelled_anywhere_leaves_a_clean_connection(
 ) -> None:
     one, other = await customers(gateway, 2)
     app = create_gateway(gateway.parts)
-    transport = httpx.ASGITransport(app.app)
+    transport = httpx.ASGITransport(app)
     async with httpx.AsyncClient(transport=transport, base_url=gateway.url) as client:
         client.headers["Authorization"] = f"Bearer {one.person.token}"
         inside = Customer(one.person, one.mark, client)

@@ -119,8 +119,9 @@ class Channel:
         self.last = frame.seq
         self._remember(frame)
         ended: list[Mailbox] = []
+        now = asyncio.get_running_loop().time()
         for mailbox in self.clients:
-            mailbox.offer(frame)
+            mailbox.offer(frame, now)
             if mailbox.ending is not None:
                 ended.append(mailbox)
         self.clients.difference_update(ended)

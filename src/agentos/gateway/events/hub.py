@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from uuid import UUID
 
@@ -60,6 +60,17 @@ class Feed:
             if frame.seq is not None:
                 self.sent = frame.seq
                 return
+
+    def write_directly(self, write: Callable[[bytes], bool]) -> None:
+        """Lets live events go out through `write`, which says whether the client took one."""
+
+        def write_now(frame: Frame) -> bool:
+            if not write(frame.framed):
+                return False
+            self.delivered([frame])
+            return True
+
+        self.mailbox.write_now = write_now
 
     def end(self, ending: Ending) -> None:
         self.mailbox.end(ending)

@@ -25,6 +25,10 @@ class Limits:
     write_bytes: int = 256 * 1024
 
 
+# Events closer together than this are a burst, which is cheaper to write in one piece.
+_BURST_SECONDS = 0.002
+
+
 class Ended(Exception):
     """The stream is over, for the reason given."""
 
@@ -41,20 +45,28 @@ class Mailbox:
         self._bytes = 0
         self._arrived = asyncio.Event()
         self._on_end: Callable[[], object] | None = None
+        # Writes a frame at once if the client can take it. Waking a task for each costs more
+        # than the write; a client that lags gets its events through the queue, several at a time.
+        self.write_now: Callable[[Frame], bool] | None = None
+        self._writer_waits = False
+        self._written_at = 0.0
         self.after = 0
         self.ending: Ending | None = None
 
     def __len__(self) -> int:
         return len(self._frames)
 
-    def offer(self, frame: Frame) -> None:
-        """Adds an event that is wanted and new; the one that does not fit ends the stream."""
+    def offer(self, frame: Frame, now: float = 0.0) -> None:
+        """Takes an event that is wanted and new; the one that does not fit ends the stream.
+
+        `now` is the loop's time, if the event may be written at once.
+        """
         seq = frame.seq
         assert seq is not None, "events have a place"
         if seq <= self.after or self.ending is not None:
             return
         self.after = seq
-        if not self.wanted.wants(frame.type):
+        if not self.wanted.wants(frame.type) or self._write_now(frame, now):
             return
         size = len(frame.data)
         limits = self._limits
@@ -68,12 +80,24 @@ class Mailbox:
         self._bytes += size
         self._arrived.set()
 
+    def _write_now(self, frame: Frame, now: float) -> bool:
+        if self.write_now is None or self._frames or not self._writer_waits:
+            return False
+        if now - self._written_at < _BURST_SECONDS or not self.write_now(frame):
+            return False
+        self._written_at = now
+        return True
+
     async def take(self, patience: float | None) -> list[Frame]:
         """What waits, as much as fits one write; nothing if nothing came within `patience`."""
         if self.ending is None and not self._frames:
             self._arrived.clear()
-            if not await self._something(patience):
-                return []
+            self._writer_waits = True
+            try:
+                if not await self._something(patience):
+                    return []
+            finally:
+                self._writer_waits = False
         if self.ending is not None:
             raise Ended(self.ending)
         return self._one_write()

@@ -7,6 +7,9 @@ from typing import Any
 from uvicorn.protocols.utils import ClientDisconnected
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
+# An extension of the ASGI scope: `{"write": Callable[[bytes], bool]}`.
+WRITE_NOW = "agentos.write_now"
+
 
 class PreframedProtocol(WebSocketsSansIOProtocol):
     """uvicorn's WebSocket that also takes `{"type": "websocket.send", "frame": bytes}`.
@@ -14,6 +17,17 @@ class PreframedProtocol(WebSocketsSansIOProtocol):
     A text for two hundred clients would be framed two hundred times, which costs more than
     writing it. Nothing else may be open on the connection then: no compression, no fragments.
     """
+
+    async def run_asgi(self) -> None:
+        self.scope["extensions"][WRITE_NOW] = {"write": self._write_now}
+        await super().run_asgi()
+
+    def _write_now(self, frame: bytes) -> bool:
+        """Writes without waiting, unless the client is gone or has more than it takes."""
+        if not self.writable.is_set() or self.disconnected or self.close_sent:
+            return False
+        self.transport.write(frame)
+        return True
 
     async def send(self, message: Any) -> None:
         if self.close_sent:

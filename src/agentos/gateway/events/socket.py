@@ -14,7 +14,7 @@ from agentos.gateway.events.errors import BadPosition, Ending
 from agentos.gateway.events.filters import parse_types
 from agentos.gateway.events.frames import Frame
 from agentos.gateway.events.hub import EventHub, Feed
-from agentos.gateway.events.protocol import framed
+from agentos.gateway.events.protocol import WRITE_NOW, framed
 from agentos.gateway.events.streaming import pump
 from agentos.gateway.problems import problem
 from agentos.kernel.errors import AgentOSError, Kind
@@ -51,6 +51,7 @@ class EventSocket:
             stack.enter_context(self._watch.watching(credential, feed.end))
             with suppress(OSError):  # the client left while it was being let in
                 await send({"type": "websocket.accept"})
+                feed.write_directly(scope["extensions"][WRITE_NOW]["write"])
                 await _serve(feed, receive, send)
 
 
