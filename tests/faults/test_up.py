@@ -258,20 +258,7 @@ async def test_the_next_start_finds_everything_again(place: Place) -> None:
     assert (place.data_dir / "secrets").stat().st_mode & 0o777 == 0o700
 
 
-@pytest.mark.parametrize(
-    "start",
-    [
-        pytest.param(
-            "first",
-            marks=pytest.mark.xfail(
-                strict=False,
-                reason="EmbeddedPostgres._create_cluster removes its scratch directory while a "
-                "child of the killed initdb still writes there, now and then: exit code 11",
-            ),
-        ),
-        "later",
-    ],
-)
+@pytest.mark.parametrize("start", ["first", "later"])
 async def test_ctrl_c_while_starting_stops_at_once(place: Place, start: str) -> None:
     if start == "later":
         up, _ = await place.up()

@@ -119,6 +119,8 @@ async def _connect(
     tracing.configure_tracing(settings.otlp_endpoint, "agentos")
     async with AsyncExitStack() as stack:
         stack.push_async_callback(asyncio.to_thread, tracing.shutdown_tracing)
+        # First what may be wrong in the settings, then what changes anything.
+        keyring, objects = open_keyring(settings), _object_store(settings)
         await prepare_database(settings, key, where, say)
         db = await Database.connect(where.runtime, size=settings.database_pool_size, name="agentos")
         stack.push_async_callback(db.close)
@@ -143,8 +145,8 @@ async def _connect(
             db=db,
             platform_db=platform_db,
             bus=bus,
-            objects=_object_store(settings),
-            keyring=open_keyring(settings),
+            objects=objects,
+            keyring=keyring,
         )
 
 

@@ -23,6 +23,7 @@ from agentos.control.tenants.endpoints import plan_router
 from agentos.control.tenants.endpoints import router as tenants
 from agentos.execution.relay import WAKE_SUBJECT
 from agentos.gateway import health, problems
+from agentos.gateway.admission import Admission, AdmissionSettings
 from agentos.gateway.authentication import Authenticator
 from agentos.gateway.edge import Edge, EdgeSettings
 from agentos.gateway.events.endpoints import Streams
@@ -67,6 +68,8 @@ def create_api() -> FastAPI:
         openapi_url="/api/openapi.json",
         docs_url=None,
         redoc_url=None,
+        # A redirect would be built from the Host header, which is the caller's to choose.
+        redirect_slashes=False,
     )
     for router in ROUTERS:
         # Not include_router: our routers name their whole path, and a flat list of routes is
@@ -116,17 +119,17 @@ def create_gateway(parts: Parts) -> Gateway:
         login_life=timedelta(days=settings.refresh_token_days),
         open_signup=settings.signup == "open",
     )
+    admission = Admission(authenticator, RateLimiter(parts.db), _admission_settings(settings))
     edge = Edge(
         app,
         db=parts.db,
         platform_db=parts.platform_db,
         outbox=outbox,
         clock=parts.clock,
-        authenticator=authenticator,
-        rate_limiter=RateLimiter(parts.db),
+        admission=admission,
         idempotency=Idempotency(parts.secret_key, timedelta(hours=settings.idempotency_hours)),
         public_paths=public_paths(),
-        settings=_edge_settings(settings),
+        settings=EdgeSettings(settings.max_request_bytes, settings.max_object_bytes),
     )
     streams = mount_events(
         app,
@@ -134,7 +137,7 @@ def create_gateway(parts: Parts) -> Gateway:
         db=parts.db,
         clock=parts.clock,
         authenticator=authenticator,
-        is_own_origin=edge.is_own_origin,
+        admission=admission,
     )
     return Gateway(_with_cors(edge, settings.cors_origins), streams)
 
@@ -159,10 +162,8 @@ def public_paths() -> list[str]:
     ] + ["/api/openapi.json"]
 
 
-def _edge_settings(settings: Settings) -> EdgeSettings:
-    return EdgeSettings(
-        max_request_bytes=settings.max_request_bytes,
-        max_object_bytes=settings.max_object_bytes,
+def _admission_settings(settings: Settings) -> AdmissionSettings:
+    return AdmissionSettings(
         anonymous_per_minute=settings.anonymous_requests_per_minute,
         trusted_proxies=frozenset(settings.trusted_proxies),
         own_origins=frozenset({settings.url, *settings.cors_origins}),

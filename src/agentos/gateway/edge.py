@@ -8,7 +8,8 @@ all the rest.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, MutableMapping
+from collections.abc import Iterable, Iterator, MutableMapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +17,9 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from agentos.gateway.authentication import Authenticator, Identity
+from agentos.gateway.admission import Admission
+from agentos.gateway.authentication import Identity
+from agentos.gateway.headers import Headers
 from agentos.gateway.idempotency import (
     METHODS,
     Idempotency,
@@ -24,7 +27,7 @@ from agentos.gateway.idempotency import (
     check_key,
 )
 from agentos.gateway.problems import InternalError, problem
-from agentos.gateway.rate_limits import Allowance, RateLimited, RateLimiter
+from agentos.gateway.rate_limits import Allowance, RateLimited
 from agentos.gateway.unit_of_work import KeyedRequest, RequestUnit
 from agentos.kernel import metrics
 from agentos.kernel.clock import Clock
@@ -34,7 +37,6 @@ from agentos.kernel.ids import uuid7
 from agentos.kernel.logs import bind_context, clear_context, get_logger
 from agentos.kernel.outbox import Outbox
 from agentos.kernel.tracing import span
-from agentos.tenancy.edge import ACCESS_COOKIE
 from agentos.tenancy.tokens import Unauthenticated
 
 log = get_logger(__name__)
@@ -56,20 +58,10 @@ class RequestTooLarge(AgentOSError):
     kind = Kind.TOO_LARGE
 
 
-class ForeignOrigin(Unauthenticated):
-    """A page of another origin may not use this browser's sign-in."""
-
-    code = "foreign_origin"
-    hint = "Use a bearer token, or call from the origin AgentOS is served on."
-
-
 @dataclass(frozen=True)
 class EdgeSettings:
     max_request_bytes: int
     max_object_bytes: int
-    anonymous_per_minute: int
-    trusted_proxies: frozenset[str]
-    own_origins: frozenset[str]
 
 
 class Edge:
@@ -81,8 +73,7 @@ class Edge:
         platform_db: Database,
         outbox: Outbox,
         clock: Clock,
-        authenticator: Authenticator,
-        rate_limiter: RateLimiter,
+        admission: Admission,
         idempotency: Idempotency,
         public_paths: Iterable[str],
         settings: EdgeSettings,
@@ -92,18 +83,12 @@ class Edge:
         self._platform_db = platform_db
         self._outbox = outbox
         self._clock = clock
-        self._authenticator = authenticator
-        self._limiter = rate_limiter
+        self._admission = admission
         self._idempotency = idempotency
         self._public = frozenset(public_paths)
         self._settings = settings
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            # Sockets authenticate in their own handshake.
-            scope.setdefault("state", {})["request_id"] = str(uuid7())
-            await self._app(scope, receive, send)
-            return
         started = time.perf_counter()
         exchange = _Exchange(scope, receive, send)
         if not scope["path"].startswith("/api/"):
@@ -112,7 +97,7 @@ class Edge:
             return
         clear_context()
         with span(
-            "http.request", traceparent=exchange.header(b"traceparent"), method=scope["method"]
+            "http.request", traceparent=exchange.headers.get(b"traceparent"), method=scope["method"]
         ):
             bind_context(request_id=exchange.request_id)
             await self._handle(exchange)
@@ -159,28 +144,20 @@ class Edge:
 
     async def _admit(self, exchange: _Exchange) -> Identity | None:
         self._check_size(exchange)
-        credential = self._credential(exchange)
-        public = exchange.scope["path"] in self._public
-        if credential is None and not public:
-            raise Unauthenticated()
-        if public:
-            bucket = f"address:{self._address(exchange)}"
-            await self._take_token(exchange, bucket, self._settings.anonymous_per_minute)
+        admission, scope, headers = self._admission, exchange.scope, exchange.headers
+        if scope["path"] in self._public:
+            with exchange.limited_to(admission.anonymous_per_minute):
+                exchange.allowance = await admission.count_visitor(scope, headers)
             return None
-        assert credential is not None
-        identity = await self._authenticator.identify(credential)
-        principal = identity.principal
-        bind_context(tenant_id=str(principal.tenant_id))
-        bucket = f"{principal.tenant_id}:{principal.kind}:{principal.id}"
-        await self._take_token(exchange, bucket, identity.requests_per_minute)
+        harmless = scope["method"] in ("GET", "HEAD")
+        credential = headers.bearer() or admission.cookie(headers, harmless=harmless)
+        if credential is None:
+            raise Unauthenticated()
+        identity = await admission.identify(credential, scope, headers)
+        bind_context(tenant_id=str(identity.principal.tenant_id))
+        with exchange.limited_to(identity.requests_per_minute):
+            exchange.allowance = await admission.count(identity)
         return identity
-
-    async def _take_token(self, exchange: _Exchange, bucket: str, per_minute: int) -> None:
-        try:
-            exchange.allowance = await self._limiter.take(bucket, per_minute)
-        except RateLimited:
-            exchange.allowance = Allowance(per_minute, 0, 60)
-            raise
 
     def _check_size(self, exchange: _Exchange) -> None:
         scope = exchange.scope
@@ -188,36 +165,10 @@ class Edge:
         limit = self._settings.max_object_bytes if storing else self._settings.max_request_bytes
         exchange.limit_body(limit)
 
-    def _credential(self, exchange: _Exchange) -> str | None:
-        authorization = exchange.header(b"authorization")
-        if authorization is not None:
-            scheme, _, credential = authorization.partition(" ")
-            if scheme.lower() != "bearer" or not credential:
-                raise Unauthenticated("The Authorization header must be `Bearer …`.")
-            return credential.strip()
-        cookie = exchange.cookie(ACCESS_COOKIE)
-        if cookie is not None and exchange.scope["method"] not in ("GET", "HEAD"):
-            origin = exchange.header(b"origin")
-            if origin is None or not self.is_own_origin(origin, exchange.header(b"host")):
-                raise ForeignOrigin()
-        return cookie
-
-    def is_own_origin(self, origin: str, host: str | None) -> bool:
-        return origin in self._settings.own_origins or origin.partition("://")[2] == host
-
-    def _address(self, exchange: _Exchange) -> str:
-        client = exchange.scope.get("client")
-        address = client[0] if client else "unknown"
-        forwarded = exchange.header(b"x-forwarded-for")
-        if forwarded and address in self._settings.trusted_proxies:
-            # Cut, because it becomes a key: whoever sends a longer one is limited all the same.
-            return forwarded.rpartition(",")[2].strip()[:64]
-        return str(address)
-
     async def _keyed_request(
         self, exchange: _Exchange, identity: Identity | None
     ) -> KeyedRequest | None:
-        key = exchange.header(b"idempotency-key")
+        key = exchange.headers.get(b"idempotency-key")
         scope = exchange.scope
         if key is None or identity is None or scope["method"] not in METHODS:
             return None
@@ -237,7 +188,7 @@ class _Exchange:
         self.scope = scope
         self._receive = receive
         self._send = send
-        self._headers: dict[bytes, bytes] = dict(scope["headers"])
+        self.headers = Headers(scope["headers"])
         self._body_limit = 0
         self._received = 0
         self._buffered: bytes | None = None
@@ -248,20 +199,18 @@ class _Exchange:
         self.state: MutableMapping[str, Any] = scope.setdefault("state", {})
         self.state["request_id"] = self.request_id
 
-    def header(self, name: bytes) -> str | None:
-        value = self._headers.get(name)
-        return None if value is None else value.decode("latin-1")
-
-    def cookie(self, name: str) -> str | None:
-        for part in (self.header(b"cookie") or "").split(";"):
-            key, _, value = part.strip().partition("=")
-            if key == name:
-                return value
-        return None
+    @contextmanager
+    def limited_to(self, per_minute: int) -> Iterator[None]:
+        """Says in the headers what the limit is, also when it has been reached."""
+        try:
+            yield
+        except RateLimited:
+            self.allowance = Allowance(per_minute, 0, 60)
+            raise
 
     def limit_body(self, limit: int) -> None:
         self._body_limit = limit
-        declared = self.header(b"content-length")
+        declared = self.headers.get(b"content-length")
         if declared is not None and declared.isdigit() and int(declared) > limit:
             raise self._too_large()
 

@@ -49,8 +49,7 @@ class Server:
     def url(self, settings: Settings) -> str:
         """The address to show people."""
         # The setting may say 0, which takes any free port.
-        place = settings.url.removesuffix(f":{settings.port}")
-        return settings.public_url or f"{place}:{self.port}"
+        return settings.model_copy(update={"port": self.port}).url
 
     def close(self) -> None:
         """Gives the port back; for a start that comes to nothing."""

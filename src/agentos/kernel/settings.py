@@ -7,7 +7,6 @@ current directory. The three URLs keep their customary bare names.
 from __future__ import annotations
 
 import os
-from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
@@ -215,11 +214,12 @@ class Settings(BaseSettings):
     def embedded_nats(self) -> bool:
         return self.nats_url is None
 
-    @cached_property
+    @property
     def url(self) -> str:
         """The address to show people."""
         host = "127.0.0.1" if self.host in ("0.0.0.0", "::") else self.host  # noqa: S104 - compared, not bound
-        return self.public_url or f"http://{host}:{self.port}"
+        place = f"[{host}]" if ":" in host else host
+        return self.public_url or f"http://{place}:{self.port}"
 
 
 def parse_key(text: str) -> bytes:

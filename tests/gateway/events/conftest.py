@@ -19,6 +19,7 @@ from websockets.asyncio.client import ClientConnection, connect
 
 from agentos.contracts.events import Envelope, subject
 from agentos.gateway import problems
+from agentos.gateway.admission import Admission, AdmissionSettings
 from agentos.gateway.app import Gateway
 from agentos.gateway.authentication import Authenticator
 from agentos.gateway.edge import Edge, EdgeSettings
@@ -226,22 +227,27 @@ async def rig(
     app = FastAPI()
     app.include_router(router)
     problems.install(app)
+    admission = Admission(
+        authenticator,
+        RateLimiter(db),
+        AdmissionSettings(
+            anonymous_per_minute=1000,
+            trusted_proxies=frozenset(),
+            own_origins=frozenset({ALLOWED_ORIGIN}),
+        ),
+    )
     edge = Edge(
         app,
         db=db,
         platform_db=platform_db,
         outbox=Outbox(lambda: None),
         clock=clock,
-        authenticator=authenticator,
-        rate_limiter=RateLimiter(db),
+        admission=admission,
         idempotency=Idempotency(SECRET_KEY, timedelta(hours=1)),
         public_paths=[],
         settings=EdgeSettings(
             max_request_bytes=1_000_000,
             max_object_bytes=1_000_000,
-            anonymous_per_minute=1000,
-            trusted_proxies=frozenset(),
-            own_origins=frozenset({ALLOWED_ORIGIN}),
         ),
     )
     streams = mount(
@@ -250,7 +256,7 @@ async def rig(
         db=db,
         clock=clock,
         authenticator=authenticator,
-        is_own_origin=edge.is_own_origin,
+        admission=admission,
     )
     server = Server("127.0.0.1", 0)
     async with server.running(Gateway(edge, streams)):

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import asyncpg
 from starlette.types import Scope as AsgiScope
 
+from agentos.gateway.admission import Admission
 from agentos.gateway.authentication import Authenticator, Identity
-from agentos.gateway.edge import ForeignOrigin
 from agentos.gateway.events.errors import FORBIDDEN, Ending, credential_ended
 from agentos.gateway.events.tickets import Tickets
+from agentos.gateway.headers import Headers
 from agentos.kernel.errors import AgentOSError, Kind
 from agentos.kernel.logs import get_logger
-from agentos.tenancy.edge import ACCESS_COOKIE
 from agentos.tenancy.principals import Scope
 from agentos.tenancy.tokens import Unauthenticated
 
@@ -27,73 +27,32 @@ _AT_ONCE = 4
 End = Callable[[Ending], None]
 
 
-class Headers:
-    """The headers of an ASGI scope, as far as credentials need them."""
-
-    def __init__(self, headers: Iterable[tuple[bytes, bytes]]):
-        self._headers = dict(headers)
-
-    def get(self, name: bytes) -> str | None:
-        value = self._headers.get(name)
-        return None if value is None else value.decode("latin-1")
-
-    def bearer(self) -> str | None:
-        authorization = self.get(b"authorization")
-        if authorization is None:
-            return None
-        scheme, _, credential = authorization.partition(" ")
-        if scheme.lower() != "bearer" or not credential.strip():
-            raise Unauthenticated("The Authorization header must be `Bearer …`.")
-        return credential.strip()
-
-    def cookie(self) -> str | None:
-        for part in (self.get(b"cookie") or "").split(";"):
-            key, _, value = part.strip().partition("=")
-            if key == ACCESS_COOKIE:
-                return value
-        return None
-
-    def credential(self) -> str:
-        """What an HTTP request that the edge let through was authenticated by."""
-        credential = self.bearer() or self.cookie()
-        assert credential is not None, "the edge refuses requests without a credential"
-        return credential
-
-
 class Doorkeeper:
-    """Authenticates the handshake of a socket, where the edge does not look."""
+    """Authenticates the handshake of a socket."""
 
-    def __init__(
-        self,
-        authenticator: Authenticator,
-        tickets: Tickets,
-        is_own_origin: Callable[[str, str | None], bool],
-    ):
-        self._authenticator = authenticator
+    def __init__(self, admission: Admission, tickets: Tickets):
+        self._admission = admission
         self._tickets = tickets
-        self._is_own_origin = is_own_origin
 
     async def admit(self, scope: AsgiScope, ticket: str | None) -> tuple[str, Identity]:
-        """The credential behind a handshake and whose it is; raises Unauthenticated or Forbidden."""
+        """The credential behind a handshake and whose it is.
+
+        Raises Unauthenticated, Forbidden or RateLimited.
+        """
         headers = Headers(scope["headers"])
         credential = headers.bearer()
         if credential is None and ticket is not None:
+            await self._admission.count_visitor(scope, headers)
             credential = await self._tickets.redeem(ticket)
         if credential is None:
-            credential = self._cookie(headers)
-        identity = await self._authenticator.identify(credential)
-        identity.principal.require(Scope.EVENTS_READ)
-        return credential, identity
-
-    def _cookie(self, headers: Headers) -> str:
-        cookie = headers.cookie()
-        if cookie is None:
+            # No CORS protects a socket, so even reading must come from a page of ours.
+            credential = self._admission.cookie(headers, harmless=False)
+        if credential is None:
             raise Unauthenticated()
-        # Browsers send cookies with the sockets of any page, and no CORS protects these.
-        origin = headers.get(b"origin")
-        if origin is None or not self._is_own_origin(origin, headers.get(b"host")):
-            raise ForeignOrigin()
-        return cookie
+        identity = await self._admission.identify(credential, scope, headers)
+        identity.principal.require(Scope.EVENTS_READ)
+        await self._admission.count(identity)
+        return credential, identity
 
 
 class CredentialWatch:

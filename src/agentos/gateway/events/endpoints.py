@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, cast
 
@@ -8,15 +7,17 @@ import msgspec
 from fastapi import APIRouter, Depends, FastAPI, Query, Request
 from starlette.responses import Response
 
+from agentos.gateway.admission import Admission
 from agentos.gateway.authentication import Authenticator
 from agentos.gateway.events import repository
-from agentos.gateway.events.credentials import CredentialWatch, Doorkeeper, Headers
+from agentos.gateway.events.credentials import CredentialWatch, Doorkeeper
 from agentos.gateway.events.filters import parse_types
 from agentos.gateway.events.hub import EventHub
 from agentos.gateway.events.schemas import EventPage, TicketRead
 from agentos.gateway.events.socket import EventSocket, parse_position
 from agentos.gateway.events.stream import EventStream
 from agentos.gateway.events.tickets import Tickets, issue_ticket
+from agentos.gateway.headers import Headers
 from agentos.kernel.clock import Clock
 from agentos.kernel.database import Database
 from agentos.tenancy.edge import CurrentWork
@@ -63,11 +64,11 @@ def mount(
     db: Database,
     clock: Clock,
     authenticator: Authenticator,
-    is_own_origin: Callable[[str, str | None], bool],
+    admission: Admission,
 ) -> Streams:
     """Gives the application what `router` needs, and returns it with the event socket."""
     watch = CredentialWatch(authenticator)
-    doorkeeper = Doorkeeper(authenticator, Tickets(db, clock), is_own_origin)
+    doorkeeper = Doorkeeper(admission, Tickets(db, clock))
     streams = Streams(hub, watch, EventSocket(hub, doorkeeper, watch))
     app.state.event_streams = streams
     return streams
@@ -104,7 +105,7 @@ async def list_events(
 @router.post("/ticket", status_code=201)
 async def create_ticket(work: CurrentWork, request: Request) -> TicketRead:
     """A ticket for the event socket, for browsers, which cannot send a header with it."""
-    return await issue_ticket(work, Headers(request.scope["headers"]).credential())
+    return await issue_ticket(work, _credential(request))
 
 
 @router.get(
@@ -131,7 +132,15 @@ async def stream_events(
         streams.hub,
         streams.watch,
         tenant_id=principal.tenant_id,
-        credential=Headers(request.scope["headers"]).credential(),
+        credential=_credential(request),
         after=after if resumed is None else resumed,
         wanted=parse_types(types),
     )
+
+
+def _credential(request: Request) -> str:
+    """What the edge let this request in with."""
+    headers = Headers(request.scope["headers"])
+    credential = headers.bearer() or headers.cookie()
+    assert credential is not None, "the edge refuses requests without a credential"
+    return credential

@@ -141,7 +141,8 @@ class EmbeddedPostgres:
 
     async def _ensure_cluster(self) -> None:
         for scratch in self.data_dir.glob(f"{_SCRATCH}*"):
-            shutil.rmtree(scratch)
+            # What cannot go now goes at the next start.
+            shutil.rmtree(scratch, ignore_errors=True)
         if (self.pgdata / "PG_VERSION").exists():
             self._check_version()
             self._adopt()
@@ -190,9 +191,11 @@ class EmbeddedPostgres:
             )
             try:
                 status = await wait_exit(child)
-            finally:
-                child.kill()  # does nothing unless the wait was cancelled
+            except BaseException:
+                # With all of its own children, which would go on writing.
+                os.killpg(child.pid, signal.SIGKILL)
                 child.wait()
+                raise
         if status != 0:
             raise EngineFailed(
                 f"The database cluster could not be made:\n{log_path.read_text()[-2000:]}",
