@@ -236,6 +236,22 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True):
     data: msgspec.Raw
 
 
+def encode_envelope(
+    *, seq: int, event_id: UUID, event_type: str, tenant_id: UUID, at: datetime, data: str
+) -> bytes:
+    """An envelope on the wire; `data` is JSON already, as the database keeps it."""
+    return msgspec.json.encode(
+        Envelope(
+            seq=seq,
+            id=event_id,
+            type=event_type,
+            tenant_id=tenant_id,
+            at=at,
+            data=msgspec.Raw(data.encode()),
+        )
+    )
+
+
 def subject(tenant_id: UUID, event_type: str) -> str:
     """The NATS subject an event is published on."""
     return f"tenant.{tenant_id}.{event_type}"

@@ -13,9 +13,8 @@ from contextlib import suppress
 from typing import Any
 
 import asyncpg
-import msgspec
 
-from agentos.contracts.events import Envelope, subject, subject_roots
+from agentos.contracts.events import encode_envelope, subject, subject_roots
 from agentos.kernel import metrics
 from agentos.kernel.bus import Bus, MessageTooLarge
 from agentos.kernel.database import Database
@@ -158,7 +157,7 @@ class Relay:
             *(
                 self._bus.publish_durable(
                     subject(row["tenant_id"], row["type"]),
-                    envelope(row),
+                    _envelope(row),
                     dedupe_id=f"{row['tenant_id']}:{row['seq']}",
                     timeout=2,
                 )
@@ -174,14 +173,12 @@ class Relay:
                 raise outcome
 
 
-def envelope(row: asyncpg.Record) -> bytes:
-    return msgspec.json.encode(
-        Envelope(
-            seq=row["seq"],
-            id=row["id"],
-            type=row["type"],
-            tenant_id=row["tenant_id"],
-            at=row["at"],
-            data=msgspec.Raw(row["data"].encode()),
-        )
+def _envelope(row: asyncpg.Record) -> bytes:
+    return encode_envelope(
+        seq=row["seq"],
+        event_id=row["id"],
+        event_type=row["type"],
+        tenant_id=row["tenant_id"],
+        at=row["at"],
+        data=row["data"],
     )

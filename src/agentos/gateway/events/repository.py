@@ -4,9 +4,8 @@ from datetime import datetime
 from uuid import UUID
 
 import asyncpg
-import msgspec
 
-from agentos.contracts.events import Envelope
+from agentos.contracts.events import encode_envelope
 from agentos.gateway.events.filters import TypeFilter
 from agentos.gateway.events.frames import Frame
 from agentos.kernel.database import Transaction
@@ -48,15 +47,15 @@ async def events(
 
 
 def _frame(tenant_id: UUID, row: asyncpg.Record) -> Frame:
-    envelope = Envelope(
+    data = encode_envelope(
         seq=row["seq"],
-        id=row["id"],
-        type=row["type"],
+        event_id=row["id"],
+        event_type=row["type"],
         tenant_id=tenant_id,
         at=row["at"],
-        data=msgspec.Raw(row["data"].encode()),
+        data=row["data"],
     )
-    return Frame(row["seq"], row["type"], msgspec.json.encode(envelope))
+    return Frame(row["seq"], row["type"], data)
 
 
 async def insert_ticket(
