@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import json
 import os
 import shutil
@@ -138,6 +139,7 @@ async def _connect(
         await bus.ensure_events_stream(subject_roots())
         if where.nats_monitor is not None:
             await assert_sync_always(where.nats_monitor)
+        _spare_the_collector()
         yield Parts(
             settings=settings,
             secret_key=key,
@@ -148,6 +150,14 @@ async def _connect(
             objects=objects,
             keyring=keyring,
         )
+
+
+def _spare_the_collector() -> None:
+    """What was loaded by now stays for good. Looking through all of it again and again took a
+    third of the gateway's time, in pauses of a tenth of a second.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 def _object_store(settings: Settings) -> ObjectStore:
@@ -169,9 +179,12 @@ async def _background(work: Coroutine[None, None, None]) -> AsyncIterator[asynci
     try:
         yield task
     finally:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
+        # More than once: the bus's client may swallow a cancellation while it flushes.
+        while not task.done():
+            task.cancel()
+            await asyncio.wait({task}, timeout=1)
+        if not task.cancelled():
+            task.result()
 
 
 async def _failure_of(task: asyncio.Task[None]) -> None:

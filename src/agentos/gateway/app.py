@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -22,7 +23,7 @@ from agentos.control.service_tokens.endpoints import router as service_tokens
 from agentos.control.tenants.endpoints import plan_router
 from agentos.control.tenants.endpoints import router as tenants
 from agentos.execution.relay import WAKE_SUBJECT
-from agentos.gateway import health, problems
+from agentos.gateway import health
 from agentos.gateway.admission import Admission, AdmissionSettings
 from agentos.gateway.authentication import Authenticator
 from agentos.gateway.edge import Edge, EdgeSettings
@@ -75,9 +76,35 @@ def create_api() -> FastAPI:
         # Not include_router: our routers name their whole path, and a flat list of routes is
         # matched faster than a tree of routers.
         app.router.routes.extend(router.routes)
-    problems.install(app)
     describe(app)
     return app
+
+
+class Routes:
+    """The routes of an app without the framework's middleware: the edge answers errors itself."""
+
+    def __init__(self, app: FastAPI):
+        self._app = app
+        # Most requests go to a path without parameters, found here without trying one pattern
+        # after the other.
+        self._plain: dict[tuple[str, str], APIRoute] = {
+            (method, route.path): route
+            for route in app.routes
+            if isinstance(route, APIRoute) and not route.param_convertors
+            for method in route.methods or ()
+        }
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope["app"] = self._app
+        async with AsyncExitStack() as stack:
+            # FastAPI closes uploaded files through it, and expects it to be there.
+            scope["fastapi_middleware_astack"] = stack
+            route = self._plain.get((scope["method"], scope["path"]))
+            if route is None:
+                await self._app.router(scope, receive, send)
+            else:
+                scope.update(route=route, endpoint=route.endpoint, path_params={})
+                await route.handle(scope, receive, send)
 
 
 @dataclass(frozen=True)
@@ -121,7 +148,7 @@ def create_gateway(parts: Parts) -> Gateway:
     )
     admission = Admission(authenticator, RateLimiter(parts.db), _admission_settings(settings))
     edge = Edge(
-        app,
+        Routes(app),
         db=parts.db,
         platform_db=parts.platform_db,
         outbox=outbox,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -40,24 +41,34 @@ class Authenticator:
         self._tokens = tokens
         self._clock = clock
         self._known: dict[bytes, Identity] = {}
+        self._reading: dict[bytes, asyncio.Lock] = {}
 
     async def identify(self, credential: str) -> Identity:
         """The identity behind a credential; raises Unauthenticated."""
         key = digest(credential)
         known = self._known.get(key)
         if known is None or known.trusted_until < time.monotonic():
-            self._known.pop(key, None)
-            known = await self._look_up(credential)
-            if len(self._known) >= _MOST_ENTRIES:
-                self._known.clear()
-            self._known[key] = known
+            known = await self._read_once(key, credential)
         if known.expires_at is not None and known.expires_at <= self._clock.now():
             raise TokenExpired()
         return known
 
-    def forget(self) -> None:
-        """Reads every credential anew, after one of them was changed by this process."""
-        self._known.clear()
+    async def _read_once(self, key: bytes, credential: str) -> Identity:
+        """Reads a credential anew; of many requests that find it stale at once, one does."""
+        reading = self._reading.setdefault(key, asyncio.Lock())
+        try:
+            async with reading:
+                known = self._known.get(key)
+                if known is None or known.trusted_until < time.monotonic():
+                    self._known.pop(key, None)
+                    known = await self._look_up(credential)
+                    if len(self._known) >= _MOST_ENTRIES:
+                        self._known.clear()
+                    self._known[key] = known
+                return known
+        finally:
+            if not reading.locked():
+                self._reading.pop(key, None)
 
     async def _look_up(self, credential: str) -> Identity:
         api_key = parse_token(API_KEY_PREFIX, credential)

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from starlette.requests import ClientDisconnect
-from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from agentos.gateway.admission import Admission
@@ -26,7 +25,7 @@ from agentos.gateway.idempotency import (
     StoredResponse,
     check_key,
 )
-from agentos.gateway.problems import InternalError, problem
+from agentos.gateway.problems import answer
 from agentos.gateway.rate_limits import Allowance, RateLimited
 from agentos.gateway.unit_of_work import KeyedRequest, RequestUnit
 from agentos.kernel import metrics
@@ -67,7 +66,7 @@ class EdgeSettings:
 class Edge:
     def __init__(
         self,
-        app: ASGIApp,
+        routes: ASGIApp,
         *,
         db: Database,
         platform_db: Database,
@@ -78,7 +77,7 @@ class Edge:
         public_paths: Iterable[str],
         settings: EdgeSettings,
     ):
-        self._app = app
+        self._routes = routes
         self._db = db
         self._platform_db = platform_db
         self._outbox = outbox
@@ -92,8 +91,7 @@ class Edge:
         started = time.perf_counter()
         exchange = _Exchange(scope, receive, send)
         if not scope["path"].startswith("/api/"):
-            # Probes and metrics carry no tenant.
-            await self._app(scope, receive, exchange.send)
+            await self._run_bare(exchange)
             return
         clear_context()
         with span(
@@ -127,20 +125,32 @@ class Edge:
         await self._run(exchange, unit)
 
     async def _run(self, exchange: _Exchange, unit: RequestUnit) -> None:
-        sender = _CommittingSend(exchange, unit)
         try:
-            await self._app(exchange.scope, exchange.receive, sender)
+            await self._routes(exchange.scope, exchange.receive, _CommittingSend(exchange, unit))
         except StoredResponse as stored:
             await unit.end(failed=True)
             await exchange.replay(stored)
         except ClientDisconnect:
             return
         except Exception as error:  # noqa: BLE001 - the edge of the process; it is logged there
-            await unit.end(failed=True)
-            await exchange.fail(sender.failure or error)
+            await self._give_up(exchange, unit, error)
         finally:
             # A client that went away, or a route that never answered.
             await unit.end(failed=True)
+
+    async def _give_up(self, exchange: _Exchange, unit: RequestUnit, error: Exception) -> None:
+        try:
+            await unit.end(failed=True)
+        except AgentOSError as lost:  # what was to be kept despite the error could not be
+            error = lost
+        await exchange.fail(error)
+
+    async def _run_bare(self, exchange: _Exchange) -> None:
+        """Probes and metrics: no tenant, no transaction."""
+        try:
+            await self._routes(exchange.scope, exchange.receive, exchange.send)
+        except Exception as error:  # noqa: BLE001 - the edge of the process; it is logged there
+            await exchange.fail(error)
 
     async def _admit(self, exchange: _Exchange) -> Identity | None:
         self._check_size(exchange)
@@ -266,16 +276,11 @@ class _Exchange:
             ]
         return complete
 
-    async def answer(self, response: Response) -> None:
-        await response(self.scope, self.receive, self.send)
-
     async def fail(self, error: Exception) -> None:
         """Answers with a problem, unless an answer has begun."""
-        if not isinstance(error, AgentOSError):
-            log.error("request failed", exc_info=error)
-            error = InternalError()
+        response = answer(error, self.request_id)
         if not self.started:
-            await self.answer(problem(error, self.request_id))
+            await response(self.scope, self.receive, self.send)
 
     async def replay(self, stored: StoredResponse) -> None:
         headers = [*stored.headers, (b"idempotency-replayed", b"true")]
@@ -293,17 +298,8 @@ class _CommittingSend:
         self._unit = unit
         self._held: Message | None = None
         self._body: list[bytes] = []
-        # Why the commit failed. The framework, which saw an answer begin, raises something else.
-        self.failure: Exception | None = None
 
     async def __call__(self, message: Message) -> None:
-        try:
-            await self._pass_on(message)
-        except Exception as error:
-            self.failure = error
-            raise
-
-    async def _pass_on(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             failed = message["status"] >= 400
             if self._unit.keeps_response and not failed:

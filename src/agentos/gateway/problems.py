@@ -8,7 +8,6 @@ from typing import Any
 
 import asyncpg
 import msgspec
-from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
@@ -108,57 +107,50 @@ def _shown(parts: Iterable[object]) -> str:
     return ".".join(shown)
 
 
-def install(app: FastAPI) -> None:
-    """Makes every error of the app a problem document."""
+def answer(error: Exception, request_id: str | None) -> Response:
+    """The problem document for whatever a route raised."""
+    if isinstance(error, AgentOSError):
+        return problem(_for_callers(error), request_id)
+    if isinstance(error, RequestValidationError):
+        return _validation(error, request_id)
+    if isinstance(error, HTTPException):
+        return _http(error, request_id)
+    if isinstance(error, asyncpg.DataError | asyncpg.InterfaceError):
+        return problem(BadInput(), request_id)
+    log.error("request failed", exc_info=error)
+    return problem(InternalError(), request_id)
 
-    @app.exception_handler(AgentOSError)
-    async def _ours(request: Request, error: AgentOSError) -> Response:
-        if error.kind in (Kind.INTERNAL, Kind.SETUP):
-            log.error("request failed", error=error.code, detail=error.message)
-        if error.kind is Kind.SETUP:
-            # Paths and names of this machine are for its operator, who has them in the log.
-            error = NotSetUp()
-        return problem(error, request.state.request_id)
 
-    @app.exception_handler(RequestValidationError)
-    async def _validation(request: Request, error: RequestValidationError) -> Response:
-        # Only where and why: the rejected value may be a secret.
-        fields = [
-            {"field": _shown(item["loc"]), "message": item["msg"]}
-            for item in error.errors()[:_MOST_FIELDS]
-        ]
-        detail = "; ".join(f"{item['field']}: {item['message']}" for item in fields[:3])
-        body = problem_body(
-            422,
-            "invalid",
-            detail,
-            "Correct the named fields.",
-            request.state.request_id,
-            fields=fields,
-        )
-        return Response(body, 422, media_type=MEDIA_TYPE)
+def _for_callers(error: AgentOSError) -> AgentOSError:
+    if error.kind in (Kind.INTERNAL, Kind.SETUP):
+        log.error("request failed", error=error.code, detail=error.message)
+    # Paths and names of this machine are for its operator, who has them in the log.
+    return NotSetUp() if error.kind is Kind.SETUP else error
 
-    @app.exception_handler(HTTPException)
-    async def _http(request: Request, error: HTTPException) -> Response:
-        if isinstance(error.__cause__, AgentOSError):
-            # Raised by the edge while FastAPI was reading the body.
-            return problem(error.__cause__, request.state.request_id)
-        status = error.status_code
-        body = problem_body(
-            status,
-            _HTTP_CODES.get(status, "http_error"),
-            str(error.detail),
-            _HTTP_HINTS.get(status),
-            request.state.request_id,
-        )
-        return Response(body, status, error.headers, MEDIA_TYPE)
 
-    @app.exception_handler(asyncpg.DataError)
-    @app.exception_handler(asyncpg.InterfaceError)
-    async def _bad_data(request: Request, _: Exception) -> Response:
-        return problem(BadInput(), request.state.request_id)
+def _validation(error: RequestValidationError, request_id: str | None) -> Response:
+    # Only where and why: the rejected value may be a secret.
+    fields = [
+        {"field": _shown(item["loc"]), "message": item["msg"]}
+        for item in error.errors()[:_MOST_FIELDS]
+    ]
+    detail = "; ".join(f"{item['field']}: {item['message']}" for item in fields[:3])
+    body = problem_body(
+        422, "invalid", detail, "Correct the named fields.", request_id, fields=fields
+    )
+    return Response(body, 422, media_type=MEDIA_TYPE)
 
-    @app.exception_handler(Exception)
-    async def _unexpected(_: Request, error: Exception) -> Response:
-        # Starlette would answer in plain text; the edge knows better what to say.
-        raise error
+
+def _http(error: HTTPException, request_id: str | None) -> Response:
+    if isinstance(error.__cause__, AgentOSError):
+        # Raised by the edge while FastAPI was reading the body.
+        return problem(error.__cause__, request_id)
+    status = error.status_code
+    body = problem_body(
+        status,
+        _HTTP_CODES.get(status, "http_error"),
+        str(error.detail),
+        _HTTP_HINTS.get(status),
+        request_id,
+    )
+    return Response(body, status, error.headers, MEDIA_TYPE)

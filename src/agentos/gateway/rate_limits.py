@@ -81,7 +81,7 @@ class RateLimiter:
     async def _renew(self, lease: _Lease, bucket: str, per_minute: int) -> None:
         want = min(max(1, per_minute // _LEASE_PART), _LARGEST_LEASE) - lease.tokens
         async with self._db.connection() as connection:
-            with reporting_loss():
+            with reporting_loss:
                 row = await connection.fetchrow(
                     "select granted, remaining from take_tokens($1, $2, $3, $4)",
                     bucket,

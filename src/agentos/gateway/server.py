@@ -16,6 +16,7 @@ from agentos.kernel.settings import Settings
 
 # How long open requests may take to finish when the server stops.
 _GRACE_SECONDS = 5
+_IDLE_SECONDS = 75
 _BACKLOG = 2048
 
 
@@ -74,6 +75,9 @@ class Server:
             # Ours are few and short-lived; the edge reads X-Forwarded-For itself.
             proxy_headers=False,
             timeout_graceful_shutdown=_GRACE_SECONDS,
+            # Longer than clients keep an idle connection, so that they close it, not we: a request
+            # sent into a connection just being closed is lost.
+            timeout_keep_alive=_IDLE_SECONDS,
         )
         server = _QuietServer(config)
         task = asyncio.create_task(server.serve([self._socket]))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 from uuid import UUID
 
@@ -36,15 +36,23 @@ class DatabaseUnavailable(Unavailable):
     code = "database_unavailable"
 
 
-@contextmanager
-def reporting_loss() -> Iterator[None]:
-    """Turns a lost connection into DatabaseUnavailable. Wraps only calls to the driver."""
-    try:
-        yield
-    except _LOST as error:
-        if isinstance(error, ValueError):
-            raise  # a bad argument, not a bad connection
-        raise DatabaseUnavailable() from error
+class _ReportingLoss:
+    """Turns a lost connection into DatabaseUnavailable. Wraps only calls to the driver.
+
+    A class without state, because every query goes through it: a generator would cost as much
+    as the rest of `Transaction`.
+    """
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        # A ValueError is a bad argument, not a bad connection.
+        if isinstance(error, _LOST) and not isinstance(error, ValueError):
+            raise DatabaseUnavailable() from error
+
+
+reporting_loss = _ReportingLoss()
 
 
 class Transaction:
@@ -56,20 +64,20 @@ class Transaction:
         self.kept_on_error = False
 
     async def fetch(self, query: str, *args: Any) -> list[asyncpg.Record]:
-        with reporting_loss():
+        with reporting_loss:
             return await self._connection.fetch(query, *args)
 
     async def row(self, query: str, *args: Any) -> asyncpg.Record | None:
-        with reporting_loss():
+        with reporting_loss:
             return await self._connection.fetchrow(query, *args)
 
     async def value(self, query: str, *args: Any) -> Any:
-        with reporting_loss():
+        with reporting_loss:
             return await self._connection.fetchval(query, *args)
 
     async def execute(self, query: str, *args: Any) -> int:
         """Runs a statement and returns how many rows it touched."""
-        with reporting_loss():
+        with reporting_loss:
             status = await self._connection.execute(query, *args)
         count = status.rpartition(" ")[2]
         return int(count) if count.isdigit() else 0
@@ -105,7 +113,7 @@ class Database:
 
     @classmethod
     async def connect(cls, dsn: str, *, size: int, name: str) -> Database:
-        with reporting_loss():
+        with reporting_loss:
             pool = await asyncpg.create_pool(
                 dsn,
                 min_size=1,
@@ -141,7 +149,7 @@ class Database:
     ) -> AsyncIterator[Transaction]:
         """A transaction that row-level security sees as this tenant and user."""
         async with self.connection() as connection:
-            with reporting_loss():
+            with reporting_loss:
                 # One round trip for all. Only UUIDs are ever written into this statement.
                 await connection.execute(_begin(tenant_id, user_id))
             transaction = Transaction(connection)
@@ -150,15 +158,17 @@ class Database:
             except BaseException:
                 await _roll_back(connection)
                 raise
-            with reporting_loss():
+            with reporting_loss:
                 await connection.execute("commit")
         await transaction._committed()
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[asyncpg.pool.PoolConnectionProxy[asyncpg.Record]]:
         """A bare connection, for what is not a transaction (advisory locks, catalogues)."""
-        with reporting_loss():
-            connection = await self._pool.acquire(timeout=10)
+        with reporting_loss:
+            # The usual case needs no timer: somebody has to wait only when all are in use.
+            waits = self._pool.get_idle_size() == 0
+            connection = await self._pool.acquire(timeout=10 if waits else None)
         try:
             yield connection
         finally:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import base64
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Generic, TypeVar
+from typing import Any, Generic, TypeVar
+from urllib.parse import parse_qsl
 from uuid import UUID
 
 import asyncpg
 import msgspec
-from fastapi import Depends, Query, Response
+from fastapi import Request, Response
 from pydantic import BaseModel, Field
 
 from agentos.kernel.errors import Invalid
@@ -73,8 +74,11 @@ class RowPage(Generic[M]):
 
     def response(self) -> Response:
         """The page as `Page[kind]` describes it."""
-        names = self.kind.model_fields
-        items = [{name: row[name] for name in names} for row in self.rows]
+        names = tuple(self.kind.model_fields)
+        if self.rows and tuple(self.rows[0].keys()) == names:
+            items = [dict(row) for row in self.rows]  # the same, faster
+        else:
+            items = [{name: row[name] for name in names} for row in self.rows]
         body = msgspec.json.encode({"items": items, "next_cursor": self.next_cursor})
         return Response(body, media_type="application/json")
 
@@ -83,21 +87,61 @@ def encode_cursor(position: str) -> str:
     return base64.urlsafe_b64encode(position.encode()).decode().rstrip("=")
 
 
-async def _page_request(
-    limit: Annotated[int, Query(ge=1, le=200, description="Items per page.")] = 50,
-    cursor: Annotated[
-        str | None, Query(max_length=1000, description="`next_cursor` of the page before.")
-    ] = None,
-) -> PageRequest:
+_MOST = 200
+_DEFAULT = 50
+_LONGEST_CURSOR = 1000
+
+# Documents `limit` and `cursor` at a route that calls `page_of`.
+PAGED: dict[str, Any] = {
+    "parameters": [
+        {
+            "name": "limit",
+            "in": "query",
+            "required": False,
+            "description": "Items per page.",
+            "schema": {"type": "integer", "minimum": 1, "maximum": _MOST, "default": _DEFAULT},
+        },
+        {
+            "name": "cursor",
+            "in": "query",
+            "required": False,
+            "description": "`next_cursor` of the page before.",
+            "schema": {"type": "string", "maxLength": _LONGEST_CURSOR},
+        },
+    ]
+}
+
+
+class BadLimit(Invalid):
+    """limit must be a whole number from 1 to 200."""
+
+    code = "bad_limit"
+
+
+def page_of(request: Request) -> PageRequest:
+    """The page a request asks for.
+
+    Read by hand: declared to the framework, two parameters cost as much as the rest of the edge.
+    """
+    given = dict(parse_qsl(request.scope["query_string"].decode("latin-1"), keep_blank_values=True))
+    return PageRequest(_limit(given.get("limit")), _position(given.get("cursor")))
+
+
+def _limit(text: str | None) -> int:
+    if text is None:
+        return _DEFAULT
+    if not (text.isascii() and text.isdigit() and len(text) <= 3 and 1 <= int(text) <= _MOST):
+        raise BadLimit()
+    return int(text)
+
+
+def _position(cursor: str | None) -> str | None:
     if cursor is None:
-        return PageRequest(limit=limit, after=None)
+        return None
+    if len(cursor) > _LONGEST_CURSOR:
+        raise BadCursor()
     try:
         padded = cursor + "=" * (-len(cursor) % 4)
-        return PageRequest(
-            limit=limit, after=base64.b64decode(padded, b"-_", validate=True).decode()
-        )
+        return base64.b64decode(padded, b"-_", validate=True).decode()
     except ValueError:
         raise BadCursor() from None
-
-
-Paging = Annotated[PageRequest, Depends(_page_request)]

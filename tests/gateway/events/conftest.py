@@ -18,9 +18,8 @@ from fastapi import FastAPI
 from websockets.asyncio.client import ClientConnection, connect
 
 from agentos.contracts.events import Envelope, subject
-from agentos.gateway import problems
 from agentos.gateway.admission import Admission, AdmissionSettings
-from agentos.gateway.app import Gateway
+from agentos.gateway.app import Gateway, Routes
 from agentos.gateway.authentication import Authenticator
 from agentos.gateway.edge import Edge, EdgeSettings
 from agentos.gateway.events.endpoints import Streams, mount, router
@@ -226,7 +225,6 @@ async def rig(
     authenticator = Authenticator(db, tokens, clock)
     app = FastAPI()
     app.include_router(router)
-    problems.install(app)
     admission = Admission(
         authenticator,
         RateLimiter(db),
@@ -237,7 +235,7 @@ async def rig(
         ),
     )
     edge = Edge(
-        app,
+        Routes(app),
         db=db,
         platform_db=platform_db,
         outbox=Outbox(lambda: None),

@@ -7,12 +7,14 @@ from types import SimpleNamespace
 
 import httpx
 import pytest
-from fastapi import FastAPI
+from fastapi import FastAPI, HTTPException
+from fastapi.exceptions import RequestValidationError
 from starlette.types import Message, Receive, Scope, Send
 from tests.integrations.objects.conftest import MAX_BYTES, Tenant
 
 from agentos.gateway import problems
 from agentos.integrations.objects.endpoints import router
+from agentos.kernel.errors import AgentOSError
 from agentos.tenancy.work import Work
 
 HTML = b"<script>alert(document.domain)</script>"
@@ -23,7 +25,8 @@ async def api(tenant: Tenant) -> AsyncIterator[httpx.AsyncClient]:
     """The object routes for one tenant; like the gateway, it commits as the answer starts."""
     app = FastAPI()
     app.include_router(router)
-    problems.install(app)
+    for kind in (AgentOSError, RequestValidationError, HTTPException):
+        app.add_exception_handler(kind, lambda request, error: problems.answer(error, "test"))
     app.state.parts = SimpleNamespace(db=tenant.uploads.database)
     app.state.objects = tenant.uploads.store
     app.state.settings = SimpleNamespace(max_object_bytes=MAX_BYTES)

@@ -67,9 +67,7 @@ async def test_filters_come_from_the_query(api: httpx.AsyncClient) -> None:
     assert none.json()["items"] == []
 
 
-@pytest.mark.parametrize(
-    "query", ["action=%00", "since=2020-01-01T00:00:00", "since=x", "limit=0", "action="]
-)
+@pytest.mark.parametrize("query", ["action=%00", "since=2020-01-01T00:00:00", "since=x", "action="])
 async def test_a_bad_query_is_refused(api: httpx.AsyncClient, query: str) -> None:
     assert (await api.get(f"/api/audit?{query}")).status_code == 422
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Request, Response
 
 from agentos.control.members import service
 from agentos.control.members.schemas import (
@@ -13,16 +13,16 @@ from agentos.control.members.schemas import (
     MemberUpdate,
 )
 from agentos.tenancy.edge import CurrentWork
-from agentos.tenancy.pages import Page, Paging
+from agentos.tenancy.pages import PAGED, Page, page_of
 
 router = APIRouter(prefix="/api/members", tags=["members"])
 invitations = APIRouter(prefix="/api/invitations", tags=["members"])
 
 
-@router.get("", response_model=Page[MemberRead])
-async def list_members(work: CurrentWork, page: Paging) -> Response:
+@router.get("", response_model=Page[MemberRead], openapi_extra=PAGED)
+async def list_members(work: CurrentWork, request: Request) -> Response:
     """The people of this tenant."""
-    return (await service.list_members(work, page)).response()
+    return (await service.list_members(work, page_of(request))).response()
 
 
 @router.patch("/{user_id}")
@@ -43,10 +43,10 @@ async def invite(body: InvitationCreate, work: CurrentWork) -> InvitationCreated
     return await service.invite(work, body)
 
 
-@invitations.get("", response_model=Page[InvitationRead])
-async def list_invitations(work: CurrentWork, page: Paging) -> Response:
+@invitations.get("", response_model=Page[InvitationRead], openapi_extra=PAGED)
+async def list_invitations(work: CurrentWork, request: Request) -> Response:
     """Invitations that are still open."""
-    return (await service.list_invitations(work, page)).response()
+    return (await service.list_invitations(work, page_of(request))).response()
 
 
 @invitations.delete("/{invitation_id}", status_code=204)

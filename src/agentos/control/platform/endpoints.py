@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Request, Response
 
 from agentos.control.platform import service
 from agentos.control.platform.schemas import (
@@ -13,15 +13,15 @@ from agentos.control.platform.schemas import (
     TenantProvisioned,
 )
 from agentos.tenancy.edge import CurrentPlatformWork
-from agentos.tenancy.pages import Page, Paging
+from agentos.tenancy.pages import PAGED, Page, page_of
 
 router = APIRouter(prefix="/api/platform", tags=["platform"])
 
 
-@router.get("/tenants", response_model=Page[PlatformTenantRead])
-async def list_tenants(work: CurrentPlatformWork, page: Paging) -> Response:
+@router.get("/tenants", response_model=Page[PlatformTenantRead], openapi_extra=PAGED)
+async def list_tenants(work: CurrentPlatformWork, request: Request) -> Response:
     """All tenants of this installation. For platform admins."""
-    return (await service.list_tenants(work, page)).response()
+    return (await service.list_tenants(work, page_of(request))).response()
 
 
 @router.post("/tenants", status_code=201)
@@ -38,7 +38,7 @@ async def change_plan(
     return await service.change_plan(work, tenant_id, body)
 
 
-@router.get("/audit", response_model=Page[PlatformAuditRead])
-async def list_audit(work: CurrentPlatformWork, page: Paging) -> Response:
+@router.get("/audit", response_model=Page[PlatformAuditRead], openapi_extra=PAGED)
+async def list_audit(work: CurrentPlatformWork, request: Request) -> Response:
     """What was done through the platform role. For platform admins."""
-    return (await service.list_audit(work, page)).response()
+    return (await service.list_audit(work, page_of(request))).response()

@@ -2,20 +2,20 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Request, Response
 
 from agentos.control.tenants import service
 from agentos.control.tenants.schemas import PlanRead, TenantRead, TenantUpdate
 from agentos.tenancy.edge import CurrentWork
-from agentos.tenancy.pages import Page, Paging
+from agentos.tenancy.pages import PAGED, Page, page_of
 
 router = APIRouter(prefix="/api/tenants", tags=["tenants"])
 
 
-@router.get("", response_model=Page[TenantRead])
-async def list_tenants(work: CurrentWork, page: Paging) -> Response:
+@router.get("", response_model=Page[TenantRead], openapi_extra=PAGED)
+async def list_tenants(work: CurrentWork, request: Request) -> Response:
     """The tenants you belong to."""
-    return (await service.list_tenants(work, page)).response()
+    return (await service.list_tenants(work, page_of(request))).response()
 
 
 @router.get("/{tenant_id}")

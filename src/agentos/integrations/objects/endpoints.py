@@ -11,7 +11,7 @@ from agentos.integrations.objects.schemas import ObjectRead, StorageUsage
 from agentos.kernel.database import Database
 from agentos.kernel.objects import ObjectStore
 from agentos.tenancy.edge import CurrentWork, UnitOfWork
-from agentos.tenancy.pages import Page, Paging
+from agentos.tenancy.pages import PAGED, Page, page_of
 from agentos.tenancy.principals import Principal
 from agentos.tenancy.tokens import Unauthenticated
 
@@ -115,16 +115,16 @@ async def delete_object(key: str, work: CurrentWork) -> None:
     await service.delete_object(work, key)
 
 
-@router.get("/api/objects", response_model=Page[ObjectRead])
+@router.get("/api/objects", response_model=Page[ObjectRead], openapi_extra=PAGED)
 async def list_objects(
     work: CurrentWork,
-    page: Paging,
+    request: Request,
     prefix: Annotated[
         str, Query(max_length=512, description="Only keys that begin with this.")
     ] = "",
 ) -> Response:
     """The objects of this tenant in the order of their keys."""
-    return (await service.list_objects(work, prefix, page)).response()
+    return (await service.list_objects(work, prefix, page_of(request))).response()
 
 
 @router.get("/api/usage/storage")

@@ -10,7 +10,7 @@ from agentos.kernel.database import Database
 from agentos.tenancy.audit import service
 from agentos.tenancy.audit.schemas import AuditFilter, AuditRead, ExportFormat
 from agentos.tenancy.edge import CurrentWork
-from agentos.tenancy.pages import Page, Paging
+from agentos.tenancy.pages import PAGED, Page, page_of
 
 router = APIRouter(prefix="/api/audit", tags=["audit"])
 
@@ -51,10 +51,10 @@ Wanted = Annotated[AuditFilter, Depends(_filter)]
 CurrentDatabase = Annotated[Database, Depends(_database)]
 
 
-@router.get("", response_model=Page[AuditRead])
-async def list_entries(work: CurrentWork, wanted: Wanted, page: Paging) -> Response:
+@router.get("", response_model=Page[AuditRead], openapi_extra=PAGED)
+async def list_entries(work: CurrentWork, wanted: Wanted, request: Request) -> Response:
     """What was changed in this tenant and by whom, newest first."""
-    return (await service.list_entries(work, wanted, page)).response()
+    return (await service.list_entries(work, wanted, page_of(request))).response()
 
 
 @router.get(

@@ -5,7 +5,7 @@ from typing import Annotated, cast
 from fastapi import APIRouter, Depends, Request, Response
 
 from agentos.tenancy.edge import CurrentWork
-from agentos.tenancy.pages import Page, Paging
+from agentos.tenancy.pages import PAGED, Page, page_of
 from agentos.tenancy.vault import service
 from agentos.tenancy.vault.schemas import KeyRotation, SecretName, SecretRead, SecretStore
 
@@ -19,10 +19,10 @@ async def _vault(request: Request) -> service.Vault:
 CurrentVault = Annotated[service.Vault, Depends(_vault)]
 
 
-@router.get("", response_model=Page[SecretRead])
-async def list_secrets(work: CurrentWork, page: Paging) -> Response:
+@router.get("", response_model=Page[SecretRead], openapi_extra=PAGED)
+async def list_secrets(work: CurrentWork, request: Request) -> Response:
     """The secrets of this tenant, without their values."""
-    return (await service.list_secrets(work, page)).response()
+    return (await service.list_secrets(work, page_of(request))).response()
 
 
 @router.post("/rotate")
