@@ -149,17 +149,18 @@ class Database:
     ) -> AsyncIterator[Transaction]:
         """A transaction that row-level security sees as this tenant and user."""
         async with self.connection() as connection:
-            with reporting_loss:
-                # One round trip for all. Only UUIDs are ever written into this statement.
-                await connection.execute(_begin(tenant_id, user_id))
             transaction = Transaction(connection)
+            # All of it: whoever is cancelled in the middle of BEGIN may have begun.
             try:
+                with reporting_loss:
+                    # One round trip for all. Only UUIDs are ever written into this statement.
+                    await connection.execute(_begin(tenant_id, user_id))
                 yield transaction
+                with reporting_loss:
+                    await connection.execute("commit")
             except BaseException:
                 await _roll_back(connection)
                 raise
-            with reporting_loss:
-                await connection.execute("commit")
         await transaction._committed()
 
     @asynccontextmanager
