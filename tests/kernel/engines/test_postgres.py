@@ -231,7 +231,14 @@ async def test_kill_9_under_load_loses_no_acknowledged_commit(place: Path) -> No
 async def write(postgres: EmbeddedPostgres, ids: range, acknowledged: set[int]) -> None:
     pending = iter(ids)
     while True:
-        with suppress(OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
+        with suppress(
+            OSError,
+            TimeoutError,
+            asyncpg.PostgresError,
+            asyncpg.InterfaceError,
+            # The driver's own surprise at a server that died in the middle of an answer.
+            asyncpg.InternalClientError,
+        ):
             connection = await asyncpg.connect(postgres.superuser_dsn(), timeout=5)
             try:
                 for number in pending:
