@@ -21,7 +21,7 @@ class SignIn:
     access_token: str | None = field(default=None, repr=False)
     refresh_token: str | None = field(default=None, repr=False)
     expires_at: float = 0.0
-    # A refresh without a tenant goes to the user's first one, so the present one must be named.
+    # Named at every refresh, so that the sign-in never moves to another tenant unasked.
     tenant: str | None = None
     email: str | None = None
 
