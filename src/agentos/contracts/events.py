@@ -222,6 +222,88 @@ class ObjectDeleted(Event, frozen=True):
     key: str
 
 
+# Models and money
+
+
+class ProviderConnected(Event, frozen=True):
+    type = "model.provider_connected"
+    provider_id: UUID
+    name: str
+    kind: str
+
+
+class ProviderUpdated(Event, frozen=True):
+    type = "model.provider_updated"
+    provider_id: UUID
+    name: str
+    changed: list[str]
+
+
+class ProviderRemoved(Event, frozen=True):
+    type = "model.provider_removed"
+    provider_id: UUID
+    name: str
+
+
+class FallbackChainSet(Event, frozen=True):
+    type = "model.fallback_chain_set"
+    targets: list[str]
+
+
+class PriceSet(Event, frozen=True):
+    type = "model.price_set"
+    provider: str
+    model: str
+
+
+class PriceRemoved(Event, frozen=True):
+    type = "model.price_removed"
+    provider: str
+    model: str
+
+
+class BudgetSet(Event, frozen=True):
+    type = "budget.set"
+    scope: str
+    subject_id: UUID
+    cap_micros: int
+
+
+class BudgetRemoved(Event, frozen=True):
+    type = "budget.removed"
+    scope: str
+    subject_id: UUID
+
+
+class BudgetWarned(Event, frozen=True):
+    """Four fifths of a budget are spent."""
+
+    type = "budget.warned"
+    scope: str
+    subject_id: UUID
+    cap_micros: int
+    spent_micros: int
+
+
+class BudgetExhausted(Event, frozen=True):
+    """A call was refused because it might have gone over a budget: work pauses here."""
+
+    type = "budget.exhausted"
+    scope: str
+    subject_id: UUID
+    cap_micros: int
+    spent_micros: int
+
+
+class BudgetResumed(Event, frozen=True):
+    """A budget that was exhausted has room again."""
+
+    type = "budget.resumed"
+    scope: str
+    subject_id: UUID
+    cap_micros: int
+
+
 EVENT_TYPES: dict[str, type[Event]] = {kind.type: kind for kind in Event.__subclasses__()}
 
 

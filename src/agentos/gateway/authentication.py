@@ -109,6 +109,8 @@ class Authenticator:
             tenant_id=claims.tenant_id,
             scopes=claims.scopes,
             plan=row["plan"],
+            team_id=claims.team_id,
+            session_id=claims.session_id,
         )
         return _identity(principal, plan_for(row["plan"], row["limits"]), claims.expires_at)
 

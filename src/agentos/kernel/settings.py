@@ -135,6 +135,34 @@ class Settings(BaseSettings):
         validation_alias=_env("AGENTOS_MAX_OBJECT_BYTES"),
         description="Largest object upload.",
     )
+    max_model_request_bytes: int = Field(
+        33_554_432,
+        ge=1024,
+        validation_alias=_env("AGENTOS_MAX_MODEL_REQUEST_BYTES"),
+        description="Largest request to a model, images included.",
+    )
+    model_timeout_seconds: float = Field(
+        600,
+        gt=0,
+        validation_alias=_env("AGENTOS_MODEL_TIMEOUT_SECONDS"),
+        description="Longest a provider may stay silent, before its first byte or between two.",
+    )
+    model_queue_seconds: float = Field(
+        30,
+        ge=0,
+        validation_alias=_env("AGENTOS_MODEL_QUEUE_SECONDS"),
+        description="Longest a model call waits for its turn (concurrent calls, provider limits).",
+    )
+    ollama_url: str = Field(
+        "http://127.0.0.1:11434",
+        validation_alias=_env("AGENTOS_OLLAMA_URL"),
+        description="Where a local Ollama is looked for.",
+    )
+    model_hosts: Literal["any", "public"] = Field(
+        "any",
+        validation_alias=_env("AGENTOS_MODEL_HOSTS"),
+        description="public: tenants may not connect providers on private or local addresses.",
+    )
     signup: Literal["open", "invite"] = Field(
         "invite",
         validation_alias=_env("AGENTOS_SIGNUP"),

@@ -33,6 +33,9 @@ class Plan:
     storage_bytes: int | None
     vault_secrets: int | None
     api_keys: int | None
+    concurrent_model_calls: int | None
+    # Not a limit: calls beyond it are charged for.
+    api_calls_per_month: int | None
 
 
 _GB = 1_000_000_000
@@ -58,6 +61,8 @@ PLANS: dict[str, Plan] = {
             storage_bytes=1 * _GB,
             vault_secrets=50,
             api_keys=20,
+            concurrent_model_calls=4,
+            api_calls_per_month=100_000,
         ),
         Plan(
             name="pro",
@@ -77,6 +82,8 @@ PLANS: dict[str, Plan] = {
             storage_bytes=100 * _GB,
             vault_secrets=1_000,
             api_keys=200,
+            concurrent_model_calls=50,
+            api_calls_per_month=5_000_000,
         ),
         Plan(
             name="enterprise",
@@ -96,6 +103,8 @@ PLANS: dict[str, Plan] = {
             storage_bytes=Unlimited,
             vault_secrets=Unlimited,
             api_keys=Unlimited,
+            concurrent_model_calls=Unlimited,
+            api_calls_per_month=Unlimited,
         ),
     )
 }

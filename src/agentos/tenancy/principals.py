@@ -32,6 +32,11 @@ class Scope(StrEnum):
     EVENTS_READ = "events:read"
     OBJECTS_READ = "objects:read"
     OBJECTS_WRITE = "objects:write"
+    MODELS_USE = "models:use"
+    MODELS_READ = "models:read"
+    MODELS_WRITE = "models:write"
+    USAGE_READ = "usage:read"
+    BUDGETS_WRITE = "budgets:write"
 
 
 def known_scopes(names: Iterable[str]) -> frozenset[Scope]:
@@ -52,6 +57,9 @@ ROLE_SCOPES: dict[Role, frozenset[Scope]] = {
             Scope.EVENTS_READ,
             Scope.OBJECTS_READ,
             Scope.OBJECTS_WRITE,
+            Scope.MODELS_USE,
+            Scope.MODELS_READ,
+            Scope.USAGE_READ,
         }
     ),
 }
@@ -85,6 +93,9 @@ class Principal:
     login_id: UUID | None = None
     role: Role | None = None
     platform_admin: bool = False
+    # What a credential was issued for: its model calls count there, whatever the caller says.
+    team_id: UUID | None = None
+    session_id: UUID | None = None
 
     def require_all(self, scopes: frozenset[Scope]) -> None:
         """Raises Forbidden if a credential with these scopes could do more than this one."""

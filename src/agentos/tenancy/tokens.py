@@ -68,6 +68,8 @@ class ServiceClaims:
     subject: str
     scopes: frozenset[Scope]
     expires_at: datetime
+    team_id: UUID | None = None
+    session_id: UUID | None = None
 
 
 class Tokens:
@@ -97,9 +99,21 @@ class Tokens:
         return self._sign(Use.REFRESH, claims, expires_at - self._clock.now())
 
     def service(
-        self, tenant_id: TenantId, subject: str, scopes: frozenset[Scope], life: timedelta
+        self,
+        tenant_id: TenantId,
+        subject: str,
+        scopes: frozenset[Scope],
+        life: timedelta,
+        *,
+        team_id: UUID | None = None,
+        session_id: UUID | None = None,
     ) -> str:
-        claims = {"sub": subject, "tid": str(tenant_id), "scp": sorted(scopes)}
+        """A token for a worker or sidecar; what it spends is booked on its team and session."""
+        claims: dict[str, Any] = {"sub": subject, "tid": str(tenant_id), "scp": sorted(scopes)}
+        if team_id is not None:
+            claims["team"] = str(team_id)
+        if session_id is not None:
+            claims["session"] = str(session_id)
         return self._sign(Use.SERVICE, claims, life)
 
     def read_access(self, token: str) -> AccessClaims:
@@ -127,6 +141,8 @@ class Tokens:
             claims["sub"],
             known_scopes(claims["scp"]),
             _moment(claims["exp"]),
+            team_id=_optional_id(claims.get("team")),
+            session_id=_optional_id(claims.get("session")),
         )
 
     def use_of(self, token: str) -> str | None:
@@ -160,6 +176,10 @@ class Tokens:
         if self._clock.now() >= _moment(claims["exp"]):
             raise TokenExpired()
         return claims
+
+
+def _optional_id(text: str | None) -> UUID | None:
+    return None if text is None else UUID(text)
 
 
 def _moment(timestamp: int) -> datetime:
