@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Any, TypeAlias
 from uuid import UUID
 
@@ -19,7 +19,17 @@ from tests.test_rls_catalogue import GLOBAL_TABLES
 Superuser: TypeAlias = "asyncpg.Connection[Any]"
 
 # Values that a check or a foreign key asks for; all other columns are filled by their type.
-_BY_NAME: dict[str, Any] = {"role": "member", "version": 1, "key_version": 1}
+_BY_NAME: dict[str, Any] = {
+    "role": "member",
+    "version": 1,
+    "key_version": 1,
+    "scope": "team",
+    "outcome": "answered",
+    "meter": "api_calls",
+    "kind": "reserve",
+    "spent_micros": 0,
+    "spent_tokens": 0,
+}
 
 
 @dataclass(frozen=True)
@@ -48,7 +58,7 @@ class Tenant:
 def _value(name: str, kind: str, tenant: Tenant) -> Any:
     if name == "tenant_id":
         return tenant.id
-    if name == "user_id":
+    if name in ("user_id", "subject_id"):
         return tenant.user_id
     if name == "email":
         return f"{uuid7().hex}@test.example"
@@ -62,7 +72,10 @@ def _value(name: str, kind: str, tenant: Tenant) -> Any:
         "bytea": uuid7().bytes,
         "text[]": [],
         "integer": 1,
+        "smallint": 1,
         "bigint": 1,
+        "boolean": True,
+        "date": date(2030, 1, 1),
         "timestamp with time zone": datetime.now(UTC),
     }[kind]
 

@@ -36,6 +36,8 @@ COMMANDS: dict[str, Lazy] = {
     "audit": Lazy("audit", "What was changed in the tenant, and by whom."),
     "events": Lazy("events", "What happens in the tenant, live or from history."),
     "objects": Lazy("objects", "Files of the tenant."),
+    "usage": Lazy("usage", "What was used and what it costs."),
+    "budgets": Lazy("budgets", "Hard caps on what is spent."),
     "config": Lazy("config", "Every setting of this installation and its value.", only=True),
     "db": Lazy("db", "The database schema of this installation."),
     "nats": Lazy("nats", "What an external NATS needs to know."),

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from starlette.types import Scope
 
 from agentos.gateway.authentication import Authenticator, Identity
 from agentos.gateway.headers import Headers
-from agentos.gateway.rate_limits import Allowance, RateLimiter
+from agentos.kernel.ids import TenantId
 from agentos.tenancy.principals import Principal, PrincipalKind
+from agentos.tenancy.rate_limits import Allowance, RateLimiter
 from agentos.tenancy.tokens import Unauthenticated
 
 
@@ -30,11 +32,17 @@ class AdmissionSettings:
 
 class Admission:
     def __init__(
-        self, authenticator: Authenticator, limiter: RateLimiter, settings: AdmissionSettings
+        self,
+        authenticator: Authenticator,
+        limiter: RateLimiter,
+        settings: AdmissionSettings,
+        meter: Callable[[TenantId], None] = lambda _: None,
     ):
+        """`meter` is told of every request that was let in, for the bill."""
         self._authenticator = authenticator
         self._limiter = limiter
         self._settings = settings
+        self._meter = meter
 
     @property
     def anonymous_per_minute(self) -> int:
@@ -66,7 +74,11 @@ class Admission:
 
     async def count(self, identity: Identity) -> Allowance:
         """One more request of a principal; raises RateLimited."""
-        return await self._limiter.take(_bucket(identity.principal), identity.requests_per_minute)
+        allowance = await self._limiter.take(
+            _bucket(identity.principal), identity.requests_per_minute
+        )
+        self._meter(identity.principal.tenant_id)
+        return allowance
 
     def _is_own_origin(self, headers: Headers) -> bool:
         origin = headers.get(b"origin")

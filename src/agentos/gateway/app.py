@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -22,10 +22,16 @@ from agentos.control.platform.endpoints import router as platform
 from agentos.control.service_tokens.endpoints import router as service_tokens
 from agentos.control.tenants.endpoints import plan_router
 from agentos.control.tenants.endpoints import router as tenants
+from agentos.control.usage.endpoints import router as usage
 from agentos.execution.relay import WAKE_SUBJECT
 from agentos.gateway import health
 from agentos.gateway.admission import Admission, AdmissionSettings
+from agentos.gateway.ai.models import ModelLists
+from agentos.gateway.ai.parts import model_parts
+from agentos.gateway.ai.proxy import PREFIX as AI_PREFIX
+from agentos.gateway.ai.proxy import AiProxy
 from agentos.gateway.authentication import Authenticator
+from agentos.gateway.credential_watch import CredentialWatch
 from agentos.gateway.edge import Edge, EdgeSettings
 from agentos.gateway.events.endpoints import Streams
 from agentos.gateway.events.endpoints import mount as mount_events
@@ -34,12 +40,14 @@ from agentos.gateway.events.hub import EventHub
 from agentos.gateway.idempotency import Idempotency
 from agentos.gateway.openapi import describe
 from agentos.gateway.parts import Parts
-from agentos.gateway.rate_limits import RateLimiter
+from agentos.integrations.models.endpoints import router as models_router
 from agentos.integrations.objects.endpoints import router as objects
 from agentos.kernel.bus import Bus
 from agentos.kernel.outbox import Outbox
 from agentos.kernel.settings import Settings
 from agentos.tenancy.audit.endpoints import router as audit
+from agentos.tenancy.budgets.endpoints import router as budgets
+from agentos.tenancy.rate_limits import RateLimiter
 from agentos.tenancy.tokens import Tokens
 from agentos.tenancy.vault.endpoints import router as vault
 from agentos.tenancy.vault.service import Vault
@@ -56,6 +64,9 @@ ROUTERS = (
     audit,
     objects,
     events,
+    models_router,
+    usage,
+    budgets,
     platform,
     health.router,
 )
@@ -108,11 +119,26 @@ class Routes:
 
 
 @dataclass(frozen=True)
+class Requests:
+    """Model calls go ahead of the edge: they stream, and hold no transaction while they do."""
+
+    edge: ASGIApp
+    proxy: ASGIApp
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        ahead = scope["path"].startswith(AI_PREFIX)
+        await (self.proxy if ahead else self.edge)(scope, receive, send)
+
+
+@dataclass(frozen=True)
 class Gateway:
     """The whole gateway as one ASGI application: requests through the edge, sockets beside it."""
 
     requests: ASGIApp
     streams: Streams
+    watch: CredentialWatch
+    # What works behind the requests for as long as they are served.
+    background: Callable[[], AbstractAsyncContextManager[None]] = nullcontext
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "websocket":
@@ -126,6 +152,7 @@ class Gateway:
     async def close(self) -> None:
         """Ends what would otherwise go on for ever, before the server waits for it."""
         await self.streams.close()
+        await self.watch.close()
 
 
 def create_gateway(parts: Parts) -> Gateway:
@@ -138,7 +165,12 @@ def create_gateway(parts: Parts) -> Gateway:
     app.state.tokens = tokens
     app.state.settings = settings
     app.state.objects = parts.objects
-    app.state.vault = Vault(parts.keyring)
+    vault = Vault(parts.keyring)
+    limiter = RateLimiter(parts.db)
+    models = model_parts(parts, vault, outbox, limiter)
+    app.state.vault = vault
+    app.state.directory = models.router.directory
+    app.state.listing = models.listing
     app.state.auth = Auth(
         tokens=tokens,
         clock=parts.clock,
@@ -146,7 +178,7 @@ def create_gateway(parts: Parts) -> Gateway:
         login_life=timedelta(days=settings.refresh_token_days),
         open_signup=settings.signup == "open",
     )
-    admission = Admission(authenticator, RateLimiter(parts.db), _admission_settings(settings))
+    admission = Admission(authenticator, limiter, _admission_settings(settings), models.meter.count)
     edge = Edge(
         Routes(app),
         db=parts.db,
@@ -158,15 +190,24 @@ def create_gateway(parts: Parts) -> Gateway:
         public_paths=public_paths(),
         settings=EdgeSettings(settings.max_request_bytes, settings.max_object_bytes),
     )
+    watch = CredentialWatch(authenticator)
     streams = mount_events(
         app,
         hub=EventHub(parts.db, parts.bus),
         db=parts.db,
         clock=parts.clock,
-        authenticator=authenticator,
         admission=admission,
+        watch=watch,
     )
-    return Gateway(_with_cors(edge, settings.cors_origins), streams)
+    proxy = AiProxy(
+        models.router,
+        ModelLists(models.listing),
+        admission,
+        watch,
+        max_request_bytes=settings.max_model_request_bytes,
+    )
+    requests = _with_cors(Requests(edge, proxy), settings.cors_origins)
+    return Gateway(requests, streams, watch, models.running)
 
 
 def relay_waker(bus: Bus) -> Callable[[], Awaitable[None]]:

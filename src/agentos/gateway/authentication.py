@@ -53,6 +53,11 @@ class Authenticator:
             raise TokenExpired()
         return known
 
+    async def confirm(self, credential: str) -> Identity:
+        """As `identify`, but reads the credential anew."""
+        self._known.pop(digest(credential), None)
+        return await self.identify(credential)
+
     async def _read_once(self, key: bytes, credential: str) -> Identity:
         """Reads a credential anew; of many requests that find it stale at once, one does."""
         reading = self._reading.setdefault(key, asyncio.Lock())

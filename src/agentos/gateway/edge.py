@@ -26,7 +26,6 @@ from agentos.gateway.idempotency import (
     check_key,
 )
 from agentos.gateway.problems import answer
-from agentos.gateway.rate_limits import Allowance, RateLimited
 from agentos.gateway.unit_of_work import KeyedRequest, RequestUnit
 from agentos.kernel import metrics
 from agentos.kernel.clock import Clock
@@ -36,6 +35,7 @@ from agentos.kernel.ids import uuid7
 from agentos.kernel.logs import bind_context, clear_context, get_logger
 from agentos.kernel.outbox import Outbox
 from agentos.kernel.tracing import span
+from agentos.tenancy.rate_limits import Allowance, RateLimited
 from agentos.tenancy.tokens import Unauthenticated
 
 log = get_logger(__name__)

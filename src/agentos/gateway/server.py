@@ -59,6 +59,11 @@ class Server:
     @asynccontextmanager
     async def running(self, gateway: Gateway) -> AsyncIterator[None]:
         """Serves while the block lasts, then lets open requests finish."""
+        async with gateway.background(), self._serving(gateway):
+            yield
+
+    @asynccontextmanager
+    async def _serving(self, gateway: Gateway) -> AsyncIterator[None]:
         config = uvicorn.Config(
             gateway,
             http="httptools",

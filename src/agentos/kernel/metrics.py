@@ -41,6 +41,20 @@ http_request_seconds = Histogram(
     registry=registry,
     buckets=_BUCKETS,
 )
+model_calls = Counter(
+    "model_calls_total",
+    "Model calls that ended, by kind of provider.",
+    ("kind", "outcome"),
+    namespace=_NAMESPACE,
+    registry=registry,
+)
+model_attempts_failed = Counter(
+    "model_attempts_failed_total",
+    "Attempts at a provider that failed before anything was delivered.",
+    ("kind", "error_class"),
+    namespace=_NAMESPACE,
+    registry=registry,
+)
 events_relayed = Counter(
     "events_relayed_total",
     "Events moved from the outbox to the bus.",

@@ -21,12 +21,12 @@ from agentos.contracts.events import Envelope, subject
 from agentos.gateway.admission import Admission, AdmissionSettings
 from agentos.gateway.app import Gateway, Routes
 from agentos.gateway.authentication import Authenticator
+from agentos.gateway.credential_watch import CredentialWatch
 from agentos.gateway.edge import Edge, EdgeSettings
 from agentos.gateway.events.endpoints import Streams, mount, router
 from agentos.gateway.events.hub import EventHub
 from agentos.gateway.events.mailbox import Limits
 from agentos.gateway.idempotency import Idempotency
-from agentos.gateway.rate_limits import RateLimiter
 from agentos.gateway.server import Server
 from agentos.kernel.bus import Bus
 from agentos.kernel.clock import MovableClock
@@ -35,6 +35,7 @@ from agentos.kernel.ids import TenantId, uuid7
 from agentos.kernel.outbox import Outbox
 from agentos.tenancy.opaque_tokens import new_token
 from agentos.tenancy.principals import Scope
+from agentos.tenancy.rate_limits import RateLimiter
 from agentos.tenancy.tokens import Tokens
 
 SECRET_KEY = bytes(range(32))
@@ -248,14 +249,8 @@ async def rig(
             max_object_bytes=1_000_000,
         ),
     )
-    streams = mount(
-        app,
-        hub=hub,
-        db=db,
-        clock=clock,
-        authenticator=authenticator,
-        admission=admission,
-    )
+    watch = CredentialWatch(authenticator)
+    streams = mount(app, hub=hub, db=db, clock=clock, admission=admission, watch=watch)
     server = Server("127.0.0.1", 0)
-    async with server.running(Gateway(edge, streams)):
+    async with server.running(Gateway(edge, streams, watch)):
         yield Rig(server.port, hub, streams, Relay(platform_db, bus), tokens, clock, superuser)

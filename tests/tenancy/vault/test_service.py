@@ -39,7 +39,7 @@ async def _new_tenant(tenant_work: TenantWork, plan: str = "free") -> UUID:
 
 async def _reveal(vault: Vault, tenant_work: TenantWork, tenant: UUID, name: str) -> str:
     async with tenant_work(tenant=tenant) as work:
-        return await vault.reveal(work, name)
+        return await vault.reveal(work.tx, work.tenant_id, name)
 
 
 class TestStoring:
@@ -49,7 +49,7 @@ class TestStoring:
         value = "  ключ-🔑-with spaces and a line break\n"
         async with tenant_work() as work:
             await vault.store_secret(work, "KEY", value)
-            assert await vault.reveal(work, "KEY") == value
+            assert await vault.reveal(work.tx, work.tenant_id, "KEY") == value
 
     async def test_replacing_counts_the_version_up_and_keeps_the_id(
         self, vault: Vault, tenant_work: TenantWork
@@ -57,7 +57,7 @@ class TestStoring:
         async with tenant_work() as work:
             first = await vault.store_secret(work, "KEY", "first-value-1111")
             second = await vault.store_secret(work, "KEY", "second-value-2222")
-            assert await vault.reveal(work, "KEY") == "second-value-2222"
+            assert await vault.reveal(work.tx, work.tenant_id, "KEY") == "second-value-2222"
 
         assert (first.version, first.last_four) == (1, "1111")
         assert (second.version, second.last_four) == (2, "2222")
@@ -78,7 +78,7 @@ class TestStoring:
     ) -> None:
         async with tenant_work() as work:
             stored = await vault.store_secret(work, "KEY", value)
-            assert await vault.reveal(work, "KEY") == value
+            assert await vault.reveal(work.tx, work.tenant_id, "KEY") == value
         assert stored.last_four == shown
 
     @pytest.mark.parametrize("name", ["", "-a", ".a", "a b", "a/b", "a\n", "ä", "a" * 129])
@@ -109,7 +109,7 @@ class TestStoring:
     async def test_the_largest_value_fits(self, vault: Vault, tenant_work: TenantWork) -> None:
         async with tenant_work() as work:
             await vault.store_secret(work, "a" * 128, "x" * 65_536)
-            assert await vault.reveal(work, "a" * 128) == "x" * 65_536
+            assert await vault.reveal(work.tx, work.tenant_id, "a" * 128) == "x" * 65_536
 
     async def test_the_plan_limits_new_names_but_not_new_values(
         self, vault: Vault, tenant_work: TenantWork
@@ -198,7 +198,7 @@ class TestReading:
             for missing in (
                 service.read_secret_info(work, "NONE"),
                 service.delete_secret(work, "NONE"),
-                vault.reveal(work, "NONE"),
+                vault.reveal(work.tx, work.tenant_id, "NONE"),
             ):
                 with pytest.raises(NotFound):
                     await missing
@@ -209,7 +209,7 @@ class TestReading:
         async with tenant_work() as work:
             assert (await service.list_secrets(work, PageRequest(limit=9, after=None))).items == []
             with pytest.raises(NotFound):
-                await vault.reveal(work, "KEY")
+                await vault.reveal(work.tx, work.tenant_id, "KEY")
 
     async def test_a_member_may_read_but_not_write(
         self, vault: Vault, tenant_work: TenantWork
@@ -239,7 +239,7 @@ class TestReading:
     ) -> None:
         async with tenant_work() as work:
             await vault.store_secret(work, "KEY", CANARY)
-            value = await vault.reveal(work, "KEY")
+            value = await vault.reveal(work.tx, work.tenant_id, "KEY")
         assert value == CANARY
         assert CANARY not in redact(f"calling with {value}")
 
@@ -370,7 +370,7 @@ async def test_a_damaged_secret_is_named_by_a_rotation_and_can_be_stored_again(
     async with tenant_work(tenant=tenant) as work:
         await vault.store_secret(work, "BROKEN", "value again")
         assert (await vault.rotate_tenant_key(work)).version == 2
-        assert await vault.reveal(work, "BROKEN") == "value again"
+        assert await vault.reveal(work.tx, work.tenant_id, "BROKEN") == "value again"
 
 
 class TestRotatingTheTenantKey:
@@ -399,7 +399,7 @@ class TestRotatingTheTenantKey:
         assert after == before
         async with tenant_work(tenant=tenant) as work:
             for name in names:
-                assert await vault.reveal(work, name) == f"value of {name}"
+                assert await vault.reveal(work.tx, work.tenant_id, name) == f"value of {name}"
 
     async def test_an_empty_vault_can_be_rotated(
         self, vault: Vault, tenant_work: TenantWork
@@ -408,7 +408,7 @@ class TestRotatingTheTenantKey:
             assert (await vault.rotate_tenant_key(work)).version == 1
             assert (await vault.rotate_tenant_key(work)).version == 2
             await vault.store_secret(work, "KEY", "value")
-            assert await vault.reveal(work, "KEY") == "value"
+            assert await vault.reveal(work.tx, work.tenant_id, "KEY") == "value"
 
     async def test_other_tenants_are_left_alone(
         self, vault: Vault, tenant_work: TenantWork, superuser: Superuser
@@ -517,7 +517,7 @@ class TestRewrapping:
         async with tenant_work() as work:
             await vault.store_secret(work, "KEY", "value")
             with pytest.raises(KekMissing, match="key-encryption key old") as caught:
-                await Vault(EnvironmentKeyring(NEW)).reveal(work, "KEY")
+                await Vault(EnvironmentKeyring(NEW)).reveal(work.tx, work.tenant_id, "KEY")
         assert caught.value.details == {"kek_id": "old"}
 
 
@@ -594,7 +594,7 @@ async def test_the_value_is_nowhere_in_the_database(
         await vault.store_secret(work, "KEY", CANARY)
         await vault.store_secret(work, "KEY", CANARY + "-again")
         await vault.rotate_tenant_key(work)
-        await vault.reveal(work, "KEY")
+        await vault.reveal(work.tx, work.tenant_id, "KEY")
         await service.list_secrets(work, PageRequest(limit=9, after=None))
 
     tables = await superuser.fetch(

@@ -8,9 +8,9 @@ from fastapi import APIRouter, Depends, FastAPI, Query, Request
 from starlette.responses import Response
 
 from agentos.gateway.admission import Admission
-from agentos.gateway.authentication import Authenticator
+from agentos.gateway.credential_watch import CredentialWatch
 from agentos.gateway.events import repository
-from agentos.gateway.events.credentials import CredentialWatch, Doorkeeper
+from agentos.gateway.events.credentials import Doorkeeper
 from agentos.gateway.events.filters import parse_types
 from agentos.gateway.events.hub import EventHub
 from agentos.gateway.events.schemas import EventPage, TicketRead
@@ -50,7 +50,6 @@ class Streams:
     async def close(self) -> None:
         """Ends all streams with "restarting". Call it when the server is told to stop."""
         await self.hub.close()
-        await self.watch.close()
 
 
 async def _streams(request: Request) -> Streams:
@@ -63,11 +62,10 @@ def mount(
     hub: EventHub,
     db: Database,
     clock: Clock,
-    authenticator: Authenticator,
     admission: Admission,
+    watch: CredentialWatch,
 ) -> Streams:
     """Gives the application what `router` needs, and returns it with the event socket."""
-    watch = CredentialWatch(authenticator)
     doorkeeper = Doorkeeper(admission, Tickets(db, clock))
     streams = Streams(hub, watch, EventSocket(hub, doorkeeper, watch))
     app.state.event_streams = streams

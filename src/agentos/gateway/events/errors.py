@@ -58,4 +58,6 @@ FORBIDDEN = Ending(4403, "forbidden", "the credential may no longer read events"
 
 
 def credential_ended(error: AgentOSError) -> Ending:
+    if error.kind is Kind.FORBIDDEN:
+        return FORBIDDEN
     return Ending(4401, error.code, "the credential is no longer valid")

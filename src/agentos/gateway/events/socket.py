@@ -9,8 +9,9 @@ from urllib.parse import parse_qs
 from starlette.types import Receive, Send
 from starlette.types import Scope as AsgiScope
 
-from agentos.gateway.events.credentials import CredentialWatch, Doorkeeper
-from agentos.gateway.events.errors import BadPosition, Ending
+from agentos.gateway.credential_watch import CredentialWatch
+from agentos.gateway.events.credentials import Doorkeeper
+from agentos.gateway.events.errors import BadPosition, Ending, credential_ended
 from agentos.gateway.events.filters import parse_types
 from agentos.gateway.events.frames import Frame
 from agentos.gateway.events.hub import EventHub, Feed
@@ -18,6 +19,7 @@ from agentos.gateway.events.protocol import WRITE_NOW, framed
 from agentos.gateway.events.streaming import pump
 from agentos.gateway.problems import problem
 from agentos.kernel.errors import AgentOSError, Kind
+from agentos.tenancy.principals import Scope
 
 _CLOSE_SECONDS = 2.0
 _MOST_REASON_BYTES = 123  # what a close frame holds
@@ -48,7 +50,11 @@ class EventSocket:
             except AgentOSError as error:
                 await _refuse(scope, send, error)
                 return
-            stack.enter_context(self._watch.watching(credential, feed.end))
+            stack.enter_context(
+                self._watch.watching(
+                    credential, Scope.EVENTS_READ, lambda error: feed.end(credential_ended(error))
+                )
+            )
             with suppress(OSError):  # the client left while it was being let in
                 await send({"type": "websocket.accept"})
                 feed.write_directly(scope["extensions"][WRITE_NOW]["write"])

@@ -9,13 +9,15 @@ from starlette.responses import Response
 from starlette.types import Receive, Send
 from starlette.types import Scope as AsgiScope
 
+from agentos.gateway.credential_watch import CredentialWatch
 from agentos.gateway.events import frames
-from agentos.gateway.events.credentials import CredentialWatch
+from agentos.gateway.events.errors import credential_ended
 from agentos.gateway.events.filters import TypeFilter
 from agentos.gateway.events.frames import Frame
 from agentos.gateway.events.hub import EventHub, Feed
 from agentos.gateway.events.streaming import pump
 from agentos.kernel.ids import TenantId
+from agentos.tenancy.principals import Scope
 
 _HEARTBEAT_SECONDS = 15.0
 _CLOSE_SECONDS = 2.0
@@ -56,7 +58,11 @@ class EventStream(Response):
         ) as feed:
             await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
             await _body(send, b"retry: 1000\n\n")
-            with self._watch.watching(self._credential, feed.end):
+            with self._watch.watching(
+                self._credential,
+                Scope.EVENTS_READ,
+                lambda error: feed.end(credential_ended(error)),
+            ):
                 await _serve(feed, receive, send)
 
 

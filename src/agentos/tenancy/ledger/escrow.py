@@ -2,30 +2,295 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from uuid import UUID
 
-from agentos.kernel.database import Transaction
+import asyncpg
+from prometheus_client import Counter
+
+from agentos.kernel import metrics
+from agentos.kernel.clock import Clock
+from agentos.kernel.database import Database, Transaction
+from agentos.kernel.errors import AgentOSError, Conflict
+from agentos.kernel.ids import uuid7
+from agentos.kernel.logs import get_logger
+from agentos.kernel.outbox import Outbox
 from agentos.tenancy.ledger.calls import Amount, FinishedCall, Reservation, Spender
+from agentos.tenancy.ledger.holds import Pot
+from agentos.tenancy.ledger.poster import Poster
+from agentos.tenancy.ledger.posting import Entry, post, tokens_of
+from agentos.tenancy.ledger.recovery import recover
+from agentos.tenancy.ledger.spool import (
+    COVERS_SESSION,
+    COVERS_TEAM,
+    COVERS_TENANT,
+    COVERS_TOKENS,
+    Released,
+    Reserved,
+    Settled,
+    Spool,
+    SpoolUnwritable,
+)
+from agentos.tenancy.ledger.teller import Group, Takes, Teller
+
+log = get_logger(__name__)
+
+overruns = Counter(
+    "ledger_overruns_total",
+    "Model calls that cost more than was reserved for them.",
+    namespace="agentos",
+    registry=metrics.registry,
+)
+
+_COVERS = {
+    ("tenant", "micros"): COVERS_TENANT,
+    ("team", "micros"): COVERS_TEAM,
+    ("session", "micros"): COVERS_SESSION,
+    ("tenant", "tokens"): COVERS_TOKENS,
+}
 
 
-class Escrow(Protocol):
+class ReservationEnded(Conflict):
+    """This call was settled or released before."""
+
+    code = "reservation_ended"
+
+
+@dataclass(slots=True)
+class _Opened(Reservation):
+    """A reservation and where its room came from."""
+
+    group: Group = field(repr=False)
+    takes: Takes = field(repr=False)
+    # A transaction may have booked it; nobody has heard whether it did.
+    tried: bool = False
+
+
+class Escrow:
+    """One for each process. `platform_db` is of the platform role: one transaction serves all tenants.
+
+    Room is taken out of accounts in blocks and handed out from memory, so that a call usually
+    waits for no database; what is booked is on disk before it is told, and in Postgres soon after.
+    """
+
+    def __init__(
+        self,
+        platform_db: Database,
+        outbox: Outbox,
+        clock: Clock,
+        directory: Path,
+        queue_seconds: float,
+    ) -> None:
+        self.owner = uuid7()
+        self._db = platform_db
+        self._outbox = outbox
+        self._clock = clock
+        self._directory = directory
+        self._spool = Spool(directory, self.owner)
+        self._poster = Poster(platform_db, outbox, clock, self.owner, self._spool)
+        self._teller = Teller(platform_db, outbox, clock, self.owner, self._poster, queue_seconds)
+        self._open: dict[UUID, _Opened] = {}
+
     async def reserve(self, spender: Spender, worst: Amount) -> Reservation:
         """Room for a call, and one of the tenant's slots for concurrent calls.
 
         Raises BudgetExhausted, TokensExhausted, PriceUnknown, TooManyCalls.
         """
-        ...
+        taken = self._teller.try_take(spender, worst)
+        if taken is None:
+            taken = await self._teller.wait(spender, worst)
+        return self._begin(spender, worst, *taken)
 
     def settle(self, reservation: Reservation, call: FinishedCall) -> None:
         """Books what a call took. Once this returns, `kill -9` cannot lose it."""
-        ...
+        opened = self._opened(reservation)
+        del self._open[opened.call_id]
+        at = self._clock.now()
+        entry = _settlement(opened, call)
+        entry.at = at
+        entry.segment = self._spool.end(Settled(opened.call_id, at, call))
+        self._poster.add(entry)
+        self._teller.give_back(
+            opened.spender.tenant_id, opened.takes, [amount for _, amount in entry.kept]
+        )
 
     def release(self, reservation: Reservation, reason: str) -> None:
-        """Gives back all of a reservation: nothing was spent."""
-        ...
+        """Gives back all of a reservation: nothing was spent. Does nothing to one that has ended."""
+        opened = self._open.pop(reservation.call_id, None)
+        if opened is None:
+            return
+        at = self._clock.now()
+        self._poster.add(
+            Entry(
+                kind="release",
+                call_id=opened.call_id,
+                spender=opened.spender,
+                at=at,
+                holds=opened.group.holds,
+                held_micros=-opened.micros,
+                held_tokens=-opened.tokens,
+                reason=reason,
+                segment=self._spool.end(Released(opened.call_id, at, reason)),
+            )
+        )
+        if opened.tried:
+            self._teller.doubt(opened.group.holds)
+        self._teller.give_back(opened.spender.tenant_id, opened.takes, [0] * len(opened.takes))
 
     async def settle_in(
         self, tx: Transaction, reservation: Reservation, call: FinishedCall
     ) -> None:
-        """Books a call in the caller's own transaction, with what it led to."""
-        ...
+        """Books a call in the caller's own transaction, with what it led to.
+
+        Let it be the last thing in the transaction: others wait for the tenant's accounts from
+        here to its end. If it rolls back the reservation is still open, to be settled or released.
+        """
+        opened = self._opened(reservation)
+        opened.tried = True
+        entry = _settlement(opened, call)
+        entry.at = self._clock.now()
+        await post(tx, self.owner, [entry], self._outbox, entry.at)
+        tx.after_commit(lambda: self._settled_elsewhere(opened, entry))
+
+    async def flush(self) -> None:
+        """Posts all that is pending now."""
+        await self._poster.flush()
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Opens the escrow, first recovering what dead processes on this machine left behind."""
+        self._spool.open()
+        await self._recover()
+        caller = asyncio.current_task()
+        assert caller is not None, "runs in a task"
+        loops = [asyncio.create_task(self._poster.run()), asyncio.create_task(self._teller.run())]
+
+        def stop_caller(loop: asyncio.Task[None]) -> None:
+            # Without it nothing would be posted or granted any more.
+            if not loop.cancelled() and loop.exception() is not None:
+                caller.cancel()
+
+        for loop in loops:
+            loop.add_done_callback(stop_caller)
+        try:
+            yield
+        finally:
+            for loop in loops:
+                loop.cancel()
+            ends = await asyncio.gather(*loops, return_exceptions=True)
+            await self._close()
+            for end in ends:
+                if isinstance(end, Exception):
+                    raise end
+
+    def _begin(self, spender: Spender, worst: Amount, group: Group, takes: Takes) -> Reservation:
+        opened = _Opened(
+            call_id=uuid7(),
+            spender=spender,
+            at=self._clock.now(),
+            micros=worst.micros or 0,
+            tokens=worst.tokens,
+            group=group,
+            takes=takes,
+        )
+        record = Reserved(
+            opened.call_id,
+            spender,
+            opened.at,
+            group.holds[0].account.period,
+            opened.micros,
+            opened.tokens,
+            _covers(takes),
+        )
+        try:
+            segment = self._spool.begin(record)
+        except SpoolUnwritable:
+            self._teller.give_back(spender.tenant_id, takes, [0] * len(takes))
+            raise
+        self._open[opened.call_id] = opened
+        self._poster.add(
+            Entry(
+                kind="reserve",
+                call_id=opened.call_id,
+                spender=spender,
+                at=opened.at,
+                holds=group.holds,
+                held_micros=opened.micros,
+                held_tokens=opened.tokens,
+                segment=segment,
+            )
+        )
+        return opened
+
+    def _opened(self, reservation: Reservation) -> _Opened:
+        opened = self._open.get(reservation.call_id)
+        if opened is None:
+            raise ReservationEnded()
+        return opened
+
+    def _settled_elsewhere(self, opened: _Opened, entry: Entry) -> None:
+        if self._open.pop(opened.call_id, None) is None:
+            return
+        self._spool.ended_elsewhere(opened.call_id)
+        for pot, amount in entry.kept:
+            # What give_back is about to count as unposted is posted already.
+            pot.unposted -= amount
+        self._teller.give_back(
+            opened.spender.tenant_id, opened.takes, [amount for _, amount in entry.kept]
+        )
+
+    async def _recover(self) -> None:
+        try:
+            await recover(self._directory, self._db, self._outbox, self._clock)
+        except (AgentOSError, asyncpg.PostgresError, OSError) as error:
+            # The sweeper tries again.
+            log.warning("ledger spools could not be recovered yet", error=repr(error))
+
+    async def _close(self) -> None:
+        for opened in list(self._open.values()):
+            self.release(opened, "the process stopped")
+        try:
+            await self._poster.flush()
+            await self._teller.give_up()
+        except (AgentOSError, asyncpg.PostgresError, OSError) as error:
+            log.warning("the ledger could not be posted, its spool stays", error=repr(error))
+            self._spool.close(remove=False)
+        else:
+            self._spool.close(remove=True)
+
+
+def _settlement(opened: _Opened, call: FinishedCall) -> Entry:
+    cost, tokens = call.cost_micros or 0, tokens_of(call)
+    if cost > opened.micros:
+        overruns.inc()
+        log.warning(
+            "a model call cost more than was reserved for it",
+            call_id=str(opened.call_id),
+            provider=call.provider,
+            model=call.model,
+            reserved_micros=opened.micros,
+            cost_micros=cost,
+        )
+    spent = {"micros": cost, "tokens": tokens, "calls": 0}
+    return Entry(
+        kind="settle",
+        call_id=opened.call_id,
+        spender=opened.spender,
+        at=opened.at,
+        holds=opened.group.holds,
+        held_micros=-opened.micros,
+        held_tokens=-opened.tokens,
+        call=call,
+        kept=[(pot, min(amount, spent[pot.unit])) for pot, amount in opened.takes],
+    )
+
+
+def _covers(takes: list[tuple[Pot, int]]) -> int:
+    covers = 0
+    for pot, _ in takes:
+        covers |= _COVERS.get((pot.hold.account.scope, pot.unit), 0)
+    return covers

@@ -11,7 +11,7 @@ import asyncpg
 
 from agentos.contracts.events import SecretDeleted, SecretStored, VaultKeyRotated
 from agentos.kernel.clock import Clock, SystemClock
-from agentos.kernel.database import Database
+from agentos.kernel.database import Database, Transaction
 from agentos.kernel.errors import Invalid, NotFound
 from agentos.kernel.ids import SecretId, uuid7
 from agentos.kernel.redaction import register_secret
@@ -43,6 +43,10 @@ class Vault:
     async def store_secret(self, work: Work, name: str, value: str) -> SecretRead:
         """Keeps `value` under `name`, in place of an older one if there is one."""
         work.require(Scope.VAULT_WRITE)
+        return await self.store(work, name, value)
+
+    async def store(self, work: Work, name: str, value: str) -> SecretRead:
+        """The same for use-cases that have asked for a scope of their own, such as a provider's key."""
         plaintext = _checked(name, value)
         register_secret(value)
         # Also keeps a rotation from removing the key this secret is about to be sealed with.
@@ -73,17 +77,17 @@ class Vault:
         )
         return SecretRead(**row)
 
-    async def reveal(self, work: Work, name: str) -> str:
+    async def reveal(self, tx: Transaction, tenant_id: UUID, name: str) -> str:
         """The value of a secret, for use at run time only: no endpoint may return it.
 
-        From here on the value is masked in everything this process logs.
+        Asks for no scope: it is the platform that uses a secret, on behalf of whoever may do what
+        it is needed for. From here on the value is masked in everything this process logs.
         """
-        work.require(Scope.VAULT_READ)
-        row = await repository.sealed(work.tx, work.tenant_id, name)
+        row = await repository.sealed(tx, tenant_id, name)
         if row is None:
             raise NotFound(f"There is no secret named {name}.", hint="Store it in the vault first.")
-        key = await self._unwrap(work.tenant_id, row["key_version"], row["kek_id"], row["wrapped"])
-        value = _open(work.tenant_id, row, key).decode()
+        key = await self._unwrap(tenant_id, row["key_version"], row["kek_id"], row["wrapped"])
+        value = _open(tenant_id, row, key).decode()
         register_secret(value)
         return value
 
@@ -159,16 +163,28 @@ async def read_secret_info(work: Work, name: str) -> SecretRead:
 
 async def delete_secret(work: Work, name: str) -> None:
     work.require(Scope.VAULT_WRITE)
+    if not await delete(work, name):
+        raise NotFound()
+
+
+async def exists(work: Work, name: str) -> bool:
+    """Whether a name is taken, for use-cases that have asked for a scope of their own."""
+    return await repository.secret(work.tx, work.tenant_id, name) is not None
+
+
+async def delete(work: Work, name: str) -> bool:
+    """Deletes a secret for a use-case that has asked for a scope of its own; False: there is none."""
     await work.hold(_LIMIT)
     row = await repository.delete(work.tx, work.tenant_id, name)
     if row is None:
-        raise NotFound()
+        return False
     await work.record(
         "secret.deleted",
         SecretDeleted(secret_id=row["id"], name=name),
         target=("secret", row["id"]),
         before={"name": name, "version": row["version"]},
     )
+    return True
 
 
 async def rewrap_keys(

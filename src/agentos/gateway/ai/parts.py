@@ -1,0 +1,75 @@
+"""What model calls need, assembled once a gateway."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from agentos.gateway.parts import Parts
+from agentos.integrations.models.aiohttp_upstream import AiohttpUpstream
+from agentos.integrations.models.demo_upstream import DemoUpstream
+from agentos.integrations.models.directory import Directory
+from agentos.integrations.models.listing import Listing
+from agentos.integrations.models.prices import Catalogue
+from agentos.integrations.models.router import ModelRouter, RouterSettings
+from agentos.kernel.outbox import Outbox
+from agentos.tenancy.ledger.escrow import Escrow
+from agentos.tenancy.ledger.meters import ApiCallMeter
+from agentos.tenancy.rate_limits import RateLimiter
+from agentos.tenancy.vault.service import Vault
+
+SPOOL_DIRECTORY = "ledger"
+
+
+@dataclass(frozen=True)
+class ModelParts:
+    router: ModelRouter
+    listing: Listing
+    meter: ApiCallMeter
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Keeps the books while the block lasts."""
+        router = self.router
+        async with router.escrow.running():
+            # Prices take half a second to load: not before the first call needs them.
+            tasks = [
+                asyncio.create_task(self.meter.run()),
+                asyncio.create_task(router.catalogue.load()),
+            ]
+            try:
+                yield
+            finally:
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+                await router.upstream.close()
+
+
+def model_parts(parts: Parts, vault: Vault, outbox: Outbox, limiter: RateLimiter) -> ModelParts:
+    settings = parts.settings
+    directory = Directory(parts.db, vault)
+    catalogue = Catalogue()
+    upstream = DemoUpstream(AiohttpUpstream(settings.model_hosts))
+    router = ModelRouter(
+        directory=directory,
+        catalogue=catalogue,
+        escrow=Escrow(
+            parts.platform_db,
+            outbox,
+            parts.clock,
+            settings.data_dir / SPOOL_DIRECTORY,
+            settings.model_queue_seconds,
+        ),
+        upstream=upstream,
+        limiter=limiter,
+        clock=parts.clock,
+        settings=RouterSettings(settings.model_timeout_seconds, settings.model_queue_seconds),
+    )
+    return ModelParts(
+        router,
+        Listing(upstream, directory, catalogue),
+        ApiCallMeter(parts.platform_db, parts.clock),
+    )

@@ -1,0 +1,22 @@
+"""What Claude models take, as far as their names tell: the list of the old ones is closed."""
+
+from __future__ import annotations
+
+import re
+
+# Claude 3 to 4.6 take a temperature; later ones answer an error to it.
+_WITH_SAMPLING = re.compile(
+    r"claude-(?:[23]|instant|4-|(?:opus|sonnet|haiku)-4(?:-[0-6])?(?:[-@]|$))"
+)
+# Claude 3.7 to 4.5 are told how many tokens to think; later ones how hard.
+_WITH_BUDGET = re.compile(r"claude-(?:3|4-|(?:opus|sonnet|haiku)-4(?:-[0-5])?(?:[-@]|$))")
+
+
+def takes_sampling(model: str) -> bool:
+    """Whether it may be told a temperature; models that are not Claude may."""
+    return not model.startswith("claude") or _WITH_SAMPLING.match(model) is not None
+
+
+def takes_budget(model: str) -> bool:
+    """Whether its thinking is limited by tokens rather than by effort."""
+    return not model.startswith("claude") or _WITH_BUDGET.match(model) is not None

@@ -1,0 +1,97 @@
+"""A process that makes random calls against an escrow, for tests that kill it.
+
+Says `up` when it serves, then the id of each call after `settle` has returned, then `done`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import sys
+from pathlib import Path
+from uuid import UUID
+
+import msgspec
+from tests.tenancy.ledger.conftest import finished
+
+from agentos.kernel.clock import SystemClock
+from agentos.kernel.database import Database
+from agentos.kernel.errors import Unavailable
+from agentos.kernel.ids import TenantId
+from agentos.kernel.logs import configure_logging
+from agentos.kernel.outbox import Outbox
+from agentos.tenancy.ledger.calls import Amount, Spender
+from agentos.tenancy.ledger.errors import BudgetExhausted, TokensExhausted, TooManyCalls
+from agentos.tenancy.ledger.escrow import Escrow
+
+_REFUSALS = (BudgetExhausted, TokensExhausted, TooManyCalls, Unavailable)
+
+
+class Spending(msgspec.Struct):
+    dsn: str
+    directory: str
+    tenant_id: UUID
+    teams: list[UUID]
+    sessions: list[UUID]
+    seed: int
+    calls: int
+    at_once: int
+    dearest: int
+
+
+def say(word: str) -> None:
+    # One write: a process that is killed says a whole line or nothing.
+    os.write(1, word.encode() + b"\n")
+
+
+async def call(escrow: Escrow, spender: Spender, chance: random.Random, dearest: int) -> None:
+    worst = chance.randint(1, dearest)
+    try:
+        reservation = await escrow.reserve(spender, Amount(worst, 10))
+    except _REFUSALS:
+        return
+    try:
+        await asyncio.sleep(chance.random() * 0.05)
+    except asyncio.CancelledError:
+        escrow.release(reservation, "cancelled")
+        raise
+    fate = chance.random()
+    if fate < 0.1:
+        escrow.release(reservation, "no answer")
+        return
+    outcome = "failed" if fate < 0.2 else "answered"
+    cost = 0 if outcome == "failed" else chance.randint(0, worst)
+    escrow.settle(reservation, finished(cost, tokens=chance.randint(1, 10), outcome=outcome))
+    say(str(reservation.call_id))
+
+
+async def spend(plan: Spending) -> None:
+    chance = random.Random(plan.seed)
+    db = await Database.connect(plan.dsn, size=4, name="spending")
+    escrow = Escrow(db, Outbox(lambda: None), SystemClock(), Path(plan.directory), 10)
+    async with escrow.running():
+        say("up")
+        places = asyncio.Semaphore(plan.at_once)
+
+        async def one() -> None:
+            async with places:
+                spender = Spender(
+                    TenantId(plan.tenant_id),
+                    chance.choice([None, *plan.teams]),
+                    chance.choice([None, *plan.sessions]),
+                )
+                task = asyncio.create_task(call(escrow, spender, chance, plan.dearest))
+                if chance.random() < 0.1:
+                    await asyncio.sleep(chance.random())
+                    task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+
+        await asyncio.gather(*(one() for _ in range(plan.calls)))
+    await db.close()
+    say("done")
+
+
+if __name__ == "__main__":
+    configure_logging("warning", "json")
+    asyncio.run(spend(msgspec.json.decode(sys.argv[1], type=Spending)))
