@@ -12,6 +12,7 @@ from uuid import UUID
 import httpx
 
 from agentos.contracts.events import subject_roots
+from agentos.gateway.ai.parts import ModelParts
 from agentos.gateway.app import create_gateway, relay_waker
 from agentos.gateway.parts import Parts
 from agentos.gateway.server import Server
@@ -46,6 +47,7 @@ class Gateway:
     parts: Parts
     tokens: Tokens
     outbox: Outbox
+    models: ModelParts
     _stack: AsyncExitStack
 
     async def client(self, credential: str | None = None, **headers: str) -> httpx.AsyncClient:
@@ -140,11 +142,14 @@ async def running_gateway(
         keyring=open_keyring(settings),
     )
     server = Server("127.0.0.1", 0)
-    async with AsyncExitStack() as stack, server.running(create_gateway(parts)):
+    gateway = create_gateway(parts)
+    assert gateway.models is not None
+    async with AsyncExitStack() as stack, server.running(gateway):
         yield Gateway(
             url=f"http://127.0.0.1:{server.port}",
             parts=parts,
             tokens=Tokens(secret_key, clock, timedelta(seconds=settings.access_token_seconds)),
             outbox=Outbox(relay_waker(bus)),
+            models=gateway.models,
             _stack=stack,
         )

@@ -23,6 +23,7 @@ from agentos.kernel.ids import LoginId, TenantId, UserId, uuid7
 from agentos.tenancy.principals import Role, Scope
 from tests.gateways import Gateway, Person
 from tests.test_rls_catalogue import GLOBAL_TABLES
+from tests.usage_rows import called
 
 # What works without a credential: ways in, and probes.
 PUBLIC = {
@@ -322,6 +323,30 @@ class Neighbour:
         assert answer.is_success, answer.text
         return name
 
+    async def budget(self) -> str:
+        answer = await self.person.client.put(
+            "/api/budgets",
+            json={"scope": "session", "subject_id": str(uuid7()), "cap_micros": 1_000_000},
+        )
+        assert answer.is_success, answer.text
+        return str(answer.json()["id"])
+
+    async def call(self) -> str:
+        return str(await called(self.gateway.parts.platform_db, self.person.tenant_id))
+
+    async def provider(self) -> str:
+        return await self._made(
+            "/api/models/providers", kind="ollama", name=f"p-{uuid7().hex[-12:]}"
+        )
+
+    async def price(self) -> str:
+        answer = await self.person.client.put(
+            "/api/models/prices",
+            json={"provider": "demo", "model": uuid7().hex, "input": 1, "output": 2},
+        )
+        assert answer.is_success, answer.text
+        return str(answer.json()["id"])
+
     async def object(self) -> str:
         key = f"reports/{uuid7().hex}.txt"
         answer = await self.person.client.put(f"/api/objects/{key}", content=b"theirs")
@@ -352,6 +377,12 @@ THINGS: dict[str, tuple[Maker, Callable[[], str]]] = {
     "/api/keys/{key_id}": (Neighbour.key, _missing_id),
     "/api/vault/{name}": (Neighbour.secret, lambda: f"SECRET_{uuid7().hex}"),
     "/api/objects/{key}": (Neighbour.object, lambda: f"reports/{uuid7().hex}.txt"),
+    "/api/models/providers/{provider_id}": (Neighbour.provider, _missing_id),
+    "/api/models/providers/{provider_id}/test": (Neighbour.provider, _missing_id),
+    "/api/models/providers/{provider_id}/models": (Neighbour.provider, _missing_id),
+    "/api/models/prices/{price_id}": (Neighbour.price, _missing_id),
+    "/api/budgets/{budget_id}": (Neighbour.budget, _missing_id),
+    "/api/usage/calls/{call_id}": (Neighbour.call, _missing_id),
     "/api/platform/tenants/{tenant_id}": (Neighbour.tenant, _missing_id),
 }
 # Storing under a name makes one's own thing, whether or not a neighbour has one of that name.
@@ -388,7 +419,8 @@ async def untouched(superuser: asyncpg.Connection[Any], tenant_id: UUID) -> Asyn
             "select table_name from information_schema.columns "
             "where table_schema = 'public' and column_name = 'tenant_id'"
         )
-        if row["table_name"] not in GLOBAL_TABLES
+        # The meter writes the neighbour's own requests down a second later.
+        if row["table_name"] not in {*GLOBAL_TABLES, "meters"}
     ]
 
     async def contents() -> dict[str, Any]:

@@ -52,6 +52,7 @@ def installed() -> str | None:
     if os.geteuid() == 0 and shutil.which("apt-get"):
         subprocess.run(
             ["apt-get", "install", "-y", "-q", "--no-install-recommends", "nginx-light"],
+            # A runlevel in which its package starts no service.
             env={**os.environ, "DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"},
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

@@ -147,8 +147,8 @@ def test_bars_compare_rows_by_cost_or_else_by_tokens() -> None:
         return {"cost_micros": cost, "input_tokens": tokens, "output_tokens": 0}
 
     rows = [row(100, 9), row(50, 1), row(1, 9), row(0, 9), row(None, 9)]
-    assert usage._bars(rows) == ["█" * 24, "█" * 12, "▏", "", ""]
-    assert usage._bars([row(0, 8), row(None, 2)]) == ["█" * 24, "█" * 6]
+    assert usage._bars(rows) == ["█" * 16, "█" * 8, "▏", "", ""]
+    assert usage._bars([row(0, 8), row(None, 2)]) == ["█" * 16, "█" * 4]
     assert usage._bars([row(0, 0)]) == [""]
 
 
@@ -159,4 +159,4 @@ def test_a_terminal_gets_a_chart(
     row |= {"output_tokens": 1, "cost_micros": 5}
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     usage._show_rows("day", [row | {"key": "2026-11-03"}])
-    assert "█" * 24 in capsys.readouterr().out
+    assert "█" * 16 in capsys.readouterr().out

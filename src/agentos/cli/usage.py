@@ -35,7 +35,7 @@ Model = Annotated[str | None, typer.Option(help="Only of this model.")]
 _ALL = {"by": "day"}  # what is asked for if nothing is said
 _NO_CALLS = "No model calls yet. Try: agentos models list"
 _NO_MATCH = "No calls match. Choose other days, or leave out a filter."
-_BAR = 24  # characters; what is left of 80 beside the numbers
+_BAR = 16  # characters; what an 80-column terminal has left beside the numbers
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 
 

@@ -27,7 +27,7 @@ from agentos.execution.relay import WAKE_SUBJECT
 from agentos.gateway import health
 from agentos.gateway.admission import Admission, AdmissionSettings
 from agentos.gateway.ai.models import ModelLists
-from agentos.gateway.ai.parts import model_parts
+from agentos.gateway.ai.parts import ModelParts, model_parts
 from agentos.gateway.ai.proxy import PREFIX as AI_PREFIX
 from agentos.gateway.ai.proxy import AiProxy
 from agentos.gateway.authentication import Authenticator
@@ -137,8 +137,7 @@ class Gateway:
     requests: ASGIApp
     streams: Streams
     watch: CredentialWatch
-    # What works behind the requests for as long as they are served.
-    background: Callable[[], AbstractAsyncContextManager[None]] = nullcontext
+    models: ModelParts | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "websocket":
@@ -148,6 +147,10 @@ class Gateway:
         else:
             await receive()
             await send({"type": "websocket.close", "code": 1008, "reason": "no such socket"})
+
+    def background(self) -> AbstractAsyncContextManager[None]:
+        """What works behind the requests for as long as they are served."""
+        return nullcontext() if self.models is None else self.models.running()
 
     async def close(self) -> None:
         """Ends what would otherwise go on for ever, before the server waits for it."""
@@ -207,7 +210,7 @@ def create_gateway(parts: Parts) -> Gateway:
         max_request_bytes=settings.max_model_request_bytes,
     )
     requests = _with_cors(Requests(edge, proxy), settings.cors_origins)
-    return Gateway(requests, streams, watch, models.running)
+    return Gateway(requests, streams, watch, models)
 
 
 def relay_waker(bus: Bus) -> Callable[[], Awaitable[None]]:

@@ -39,6 +39,7 @@ def _parser() -> argparse.ArgumentParser:
         help="how the next call fails; again for the one after it",
     )
     parser.add_argument("--after-chunks", type=int, default=0, help="how far a fault lets it get")
+    parser.add_argument("--first-byte", type=float, default=0.0, help="seconds if it is slow")
     return parser
 
 
@@ -46,7 +47,10 @@ async def _serve(options: argparse.Namespace) -> None:
     server = SERVERS[options.vendor](port=options.port, key=options.key, models=options.models)
     server.reply(Reply(text=options.text, chunks=options.chunks, delay=options.delay))
     server.queue(
-        *(Fault(FaultKind(kind), after_chunks=options.after_chunks) for kind in options.fault)
+        *(
+            Fault(FaultKind(kind), after_chunks=options.after_chunks, seconds=options.first_byte)
+            for kind in options.fault
+        )
     )
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()

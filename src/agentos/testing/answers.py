@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -111,6 +111,34 @@ def answer(reply: Reply, prompt: Prompt, number: int) -> Answer:
         reasoning_tokens=min(count_tokens(thinking), output),
         delay=reply.delay,
     )
+
+
+def objects(value: Any) -> list[dict[str, Any]]:
+    """The value, if it is a list of objects with something in it; else nothing."""
+    if isinstance(value, list) and all(isinstance(one, dict) for one in value):
+        return value
+    return []
+
+
+def members(value: Any) -> dict[str, Any]:
+    """The value, if it is an object; else an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
+def count_of(given: Any, default: int) -> int:
+    """A number from a query, if it is one."""
+    return int(given) if isinstance(given, str) and given.isdecimal() else default
+
+
+def said(
+    turns: list[dict[str, Any]], content: Callable[[dict[str, Any]], Any]
+) -> tuple[list[str], str]:
+    """Every text of a conversation, and what the user said last. A turn of no role is the user's."""
+    texts = [strings(content(turn)) for turn in turns]
+    by_user = [
+        text for text, turn in zip(texts, turns, strict=True) if turn.get("role", "user") == "user"
+    ]
+    return [one for text in texts for one in text], "\n".join(by_user[-1]) if by_user else ""
 
 
 def strings(value: Any) -> list[str]:

@@ -174,7 +174,7 @@ class Fault:
     def malformed(
         cls, after_chunks: int = 0, *, after_events: int | None = None, reply: Reply | None = None
     ) -> Fault:
-        """JSON that breaks off in the middle, in an answer that otherwise ends well."""
+        """JSON that breaks off in the middle, in an answer that HTTP finds nothing wrong with."""
         return cls(
             FaultKind.MALFORMED, after_chunks=after_chunks, after_events=after_events, reply=reply
         )

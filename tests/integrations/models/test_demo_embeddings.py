@@ -3,7 +3,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentos.integrations.models.demo.embeddings import embed
@@ -28,6 +28,7 @@ def test_capitals_and_punctuation_do_not_matter() -> None:
 
 
 @given(st.lists(st.text(), max_size=4), st.none() | st.integers(1, 600))
+@settings(deadline=None)
 def test_every_text_has_a_vector_of_length_one(texts: list[str], dimensions: int | None) -> None:
     vectors = embed(texts, dimensions)
     assert len(vectors) == len(texts)

@@ -1,8 +1,9 @@
 from __future__ import annotations
 
+import re
 from typing import Any
 
-import jsonschema
+import jsonschema_rs
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -105,13 +106,7 @@ SCHEMAS: dict[str, Any] = {
 
 @pytest.mark.parametrize("schema", SCHEMAS.values(), ids=SCHEMAS.keys())
 def test_what_is_made_is_valid(schema: dict[str, Any]) -> None:
-    jsonschema.Draft202012Validator.check_schema(schema)
-    jsonschema.validate(
-        instance(schema),
-        schema,
-        cls=jsonschema.Draft202012Validator,
-        format_checker=jsonschema.Draft202012Validator.FORMAT_CHECKER,
-    )
+    jsonschema_rs.Draft202012Validator(schema, validate_formats=True).validate(instance(schema))
 
 
 def test_only_what_is_required_is_made() -> None:
@@ -135,26 +130,53 @@ def test_a_schema_without_end_comes_to_an_end() -> None:
 
 
 @pytest.mark.parametrize(
+    ("pattern", "least"),
+    [
+        ("^[a-z][a-z0-9_-]*$", 8),
+        (r"^\d{4}-\d{2}-\d{2}$", 0),
+        (r"^\+?[1-9]\d{1,14}$", 5),
+        (r"^#(?:[0-9a-fA-F]{3}){1,2}$", 0),
+        (r"^(?P<major>\d+)\.(\d+)\.(\d+)(?:-\w+)?$", 0),
+        (r"^[^\s@]+@[^\s@]+\.[^\s@]+$", 12),
+        ("^(GET|POST)$", 0),
+        (r"^/[\w./-]*$", 6),
+        ("^[]a]+$", 3),
+        (r"\bword\b", 0),
+        (r"^\x41\u00e9\t$", 0),
+        ("a{,2}b", 0),
+        ("", 3),
+        ("x|y+", 4),
+    ],
+)
+def test_patterns_are_met(pattern: str, least: int) -> None:
+    text = instance({"type": "string", "pattern": pattern, "minLength": least})
+    assert re.search(pattern, text)
+    assert len(text) >= least
+
+
+@pytest.mark.parametrize(
     "pattern",
-    ["(a+)+$", "a{1000000000}", "((a{1000}){1000}){1000}", "[", r"(?=a)b\1", r"^(?<n>x)\k<n>$"],
+    [
+        "(a+)+$",
+        "a{1000000000}",
+        "((a{1000}){1000}){1000}",
+        "[",
+        r"(?=a)b\1",
+        r"^(?<n>x)\k<n>$",
+        "(" * 900,
+        "[a",
+        "*",
+        "a" * 5_000,
+    ],
 )
 def test_no_pattern_is_too_much(pattern: str) -> None:
     assert len(instance({"type": "string", "pattern": pattern})) <= 5_000
 
 
-KEYS = st.sampled_from(
-    ["type", "properties", "required", "items", "enum", "anyOf", "allOf", "$ref", "minimum"]
-    + [
-        "exclusiveMinimum",
-        "multipleOf",
-        "minLength",
-        "minItems",
-        "uniqueItems",
-        "pattern",
-        "format",
-    ]
-    + ["additionalProperties", "minProperties", "prefixItems", "default", "const", "a"]
-)
+WORDS = """type properties required items enum anyOf allOf $ref minimum exclusiveMinimum multipleOf
+minLength minItems uniqueItems pattern format additionalProperties minProperties prefixItems
+default const a"""
+KEYS = st.sampled_from(WORDS.split())
 JUNK = st.recursive(
     st.none()
     | st.booleans()

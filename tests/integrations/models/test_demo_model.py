@@ -347,7 +347,8 @@ def test_tools_are_found_under_their_bare_name(name: str) -> None:
         ("call", "there is no tool ''"),
         ("repeat many words", "'many' is not a number"),
         ("repeat 3", "repeat <times> <text>"),
-        ("repeat 900000 long", "more than 1,000,000 letters"),
+        ("repeat 100000 long words", "more than 1,000,000 letters"),
+        ("repeat 100001 x", "is not a number from 0 to 100,000"),
         ("repeat " + "9" * 5_000 + " x", "is not a number"),
         ("wait -5", "is not a number"),
         ("fail badly", "the error classes are overload, rate_limit"),
@@ -402,6 +403,27 @@ def test_each_repetition_is_a_piece_of_the_stream() -> None:
         " la la",
         " la la",
     ]
+
+
+def test_long_answers() -> None:
+    text = text_of(after(script("repeat 100000 x")))
+    assert len(text) == 199_999
+    assert MODEL.whole(after(user("word " * 200_000))).usage.input > 150_000
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "<system-reminder>" * 60_000,
+        "```demo\n" * 50_000,
+        "what is " + "+ " * 100_000,
+        "use " + " " * 100_000 + "Bash",
+        "how many words" * 20_000,
+        "what is " + "(" * 90 + "1",
+    ],
+)
+def test_texts_made_to_keep_it_busy_do_not(asked: str) -> None:
+    assert MODEL.whole(after(user(asked), tools=[BASH])).usage.output > 0
 
 
 def test_pauses_are_capped() -> None:
@@ -534,6 +556,7 @@ def test_streaming_makes_no_difference(conversation: Conversation) -> None:
 
 
 @given(st.text())
+@settings(deadline=None)
 def test_tokens_put_together_are_the_text(text: str) -> None:
     assert "".join(pieces(text)) == text
 
@@ -551,6 +574,8 @@ def test_a_stream_without_end_is_no_answer() -> None:
 def test_a_part_keeps_its_kind() -> None:
     with pytest.raises(MalformedAnswer):
         fold([Started("x", "demo"), TextDelta(0, "hi"), ToolDelta(0, "{}")])
+    with pytest.raises(MalformedAnswer):
+        fold([Started("x", "demo"), ToolDelta(0, "{}"), Finished(Finish.STOP, Usage())])
 
 
 def test_arguments_of_tools_may_alternate() -> None:

@@ -150,7 +150,7 @@ async def test_the_process_that_changed_something_knows_at_once(
     provider_id = await connect(kind="openai", key=KEY)
     assert await keys() == [KEY, None]
     async with tenant_work(tenant=tenant) as work:
-        body = ProviderUpdate(key="sk-another-key-0000")  # type: ignore[arg-type]
+        body = ProviderUpdate(key="sk-another-key-0000")
         await settings_of.update_provider(work, provider_id, body)
         assert await keys() == [KEY, None], "not before the commit"
     assert await keys() == ["sk-another-key-0000", None]
@@ -162,11 +162,13 @@ async def test_the_process_that_changed_something_knows_at_once(
 async def test_a_change_that_failed_is_not_seen(
     directory: Directory, settings_of: ModelSettings, tenant_work: TenantWork, tenant: TenantId
 ) -> None:
-    with pytest.raises(ZeroDivisionError):
+    async def fail() -> None:
         async with tenant_work(tenant=tenant) as work:
-            body = ProviderCreate(kind="openai", key=KEY)  # type: ignore[arg-type]
-            await settings_of.connect_provider(work, body)
+            await settings_of.connect_provider(work, ProviderCreate(kind="openai", key=KEY))
             raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await fail()
     assert len((await directory.of(tenant)).providers) == 1
 
 

@@ -13,7 +13,7 @@ import genai_prices
 import pytest
 from genai_prices import data
 from genai_prices.types import ModelInfo, ModelPrice, Provider, TieredPrices
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentos.integrations.models.conversation import Usage
@@ -303,6 +303,7 @@ def plausible_usages(draw: st.DrawFn) -> Usage:
     return Usage(total, output, read, write, draw(st.integers(0, write)))
 
 
+@settings(deadline=None)
 @given(RATES, plausible_usages(), st.integers(0, 1_000), st.integers(0, 1_000))
 def test_no_call_costs_more_than_the_worst(
     rates: Rates, usage: Usage, more_input: int, more_output: int

@@ -1,6 +1,6 @@
 """A process that makes random calls against an escrow, for tests that kill it.
 
-Says `up` when it serves, then the id of each call after `settle` has returned, then `done`.
+Says `up` when it is ready, waits for a line, then says the id of each call after `settle` has returned, then `done`.
 """
 
 from __future__ import annotations
@@ -21,11 +21,9 @@ from agentos.kernel.errors import Unavailable
 from agentos.kernel.ids import TenantId
 from agentos.kernel.logs import configure_logging
 from agentos.kernel.outbox import Outbox
-from agentos.tenancy.ledger.calls import Amount, Spender
+from agentos.tenancy.ledger.calls import Amount, Reservation, Spender
 from agentos.tenancy.ledger.errors import BudgetExhausted, TokensExhausted, TooManyCalls
 from agentos.tenancy.ledger.escrow import Escrow
-
-_REFUSALS = (BudgetExhausted, TokensExhausted, TooManyCalls, Unavailable)
 
 
 class Spending(msgspec.Struct):
@@ -45,11 +43,20 @@ def say(word: str) -> None:
     os.write(1, word.encode() + b"\n")
 
 
+async def reserve(escrow: Escrow, spender: Spender, worst: Amount) -> Reservation:
+    """Keeps asking while the database is away."""
+    while True:
+        try:
+            return await escrow.reserve(spender, worst)
+        except Unavailable:
+            await asyncio.sleep(0.02)
+
+
 async def call(escrow: Escrow, spender: Spender, chance: random.Random, dearest: int) -> None:
     worst = chance.randint(1, dearest)
     try:
-        reservation = await escrow.reserve(spender, Amount(worst, 10))
-    except _REFUSALS:
+        reservation = await reserve(escrow, spender, Amount(worst, 10))
+    except (BudgetExhausted, TokensExhausted, TooManyCalls):
         return
     try:
         await asyncio.sleep(chance.random() * 0.05)
@@ -72,6 +79,7 @@ async def spend(plan: Spending) -> None:
     escrow = Escrow(db, Outbox(lambda: None), SystemClock(), Path(plan.directory), 10)
     async with escrow.running():
         say("up")
+        await asyncio.to_thread(sys.stdin.readline)
         places = asyncio.Semaphore(plan.at_once)
 
         async def one() -> None:

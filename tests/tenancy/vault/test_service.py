@@ -243,6 +243,19 @@ class TestReading:
         assert value == CANARY
         assert CANARY not in redact(f"calling with {value}")
 
+    async def test_a_use_case_with_a_scope_of_its_own_needs_none_of_the_vault(
+        self, vault: Vault, tenant_work: TenantWork, superuser: Superuser
+    ) -> None:
+        async with tenant_work(role="member") as work:
+            await vault.store(work, "provider-x", CANARY)
+            assert await service.exists(work, "provider-x")
+            assert await vault.reveal(work.tx, work.tenant_id, "provider-x") == CANARY
+            assert await service.delete(work, "provider-x")
+            assert not await service.exists(work, "provider-x")
+            assert not await service.delete(work, "provider-x")
+        actions = await superuser.fetch("select action from audit_log order by id")
+        assert [row["action"] for row in actions] == ["secret.stored", "secret.deleted"]
+
     def test_no_endpoint_reveals(self) -> None:
         source = Path(service.__file__).parents[2]
         endpoints = [*source.rglob("endpoints.py"), *source.joinpath("gateway").rglob("*.py")]

@@ -13,8 +13,9 @@ from agentos.gateway.ai.exchange import AiExchange, CallerGone
 from agentos.gateway.ai.models import ModelLists
 from agentos.gateway.authentication import Identity
 from agentos.gateway.credential_watch import CredentialWatch
+from agentos.gateway.headers import Headers
 from agentos.integrations.models.router import ModelRequest, ModelRouter, OpenCall
-from agentos.integrations.models.wires.base import Wire, WireName
+from agentos.integrations.models.wires.base import WIRE_HEADERS, Wire, WireName
 from agentos.integrations.models.wires.registry import WIRES
 from agentos.kernel import metrics
 from agentos.kernel.errors import AgentOSError, Invalid, NotFound
@@ -37,6 +38,7 @@ _FACES: dict[str, Wire] = {
     f"{_ANTHROPIC}/messages": WIRES[WireName.MESSAGES],
     f"{_ANTHROPIC}/messages/count_tokens": WIRES[WireName.COUNT_TOKENS],
 }
+_FORWARDED = tuple(name.encode() for name in WIRE_HEADERS)
 _JSON = (b"content-type", b"application/json")
 _EVENT_STREAM = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
@@ -137,6 +139,7 @@ class AiProxy:
             spender=_spender(exchange, principal),
             principal_kind=principal.kind,
             principal_id=principal.id,
+            forwarded=_forwarded(exchange.headers),
         )
         with exchange.stoppable():
             if request.glance.stream:
@@ -184,6 +187,10 @@ def _spender(exchange: AiExchange, principal: Principal) -> Spender:
         principal.team_id if bound else _id(exchange, b"x-agentos-team"),
         principal.session_id if bound else _id(exchange, b"x-agentos-session"),
     )
+
+
+def _forwarded(headers: Headers) -> dict[str, str]:
+    return {name.decode(): value for name in _FORWARDED if (value := headers.get(name)) is not None}
 
 
 def _id(exchange: AiExchange, header: bytes) -> UUID | None:

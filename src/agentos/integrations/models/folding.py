@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 
 from agentos.integrations.models.conversation import (
     Answer,
@@ -33,7 +34,7 @@ def fold(events: Iterable[StreamEvent]) -> Answer:
     """The answer that these events are. Raises StreamBroken, and MalformedAnswer if one is missing."""
     started: Started | None = None
     finished: Finished | None = None
-    parts: dict[int, Text | Thinking | ToolUse] = {}
+    parts: dict[int, _Growing] = {}
     for event in events:
         match event:
             case Started():
@@ -43,33 +44,55 @@ def fold(events: Iterable[StreamEvent]) -> Answer:
             case Broken():
                 raise StreamBroken(event)
             case _:
-                parts[event.index] = _grown(parts.get(event.index), event)
+                parts.setdefault(event.index, _Growing()).add(event)
     if started is None or finished is None:
         raise MalformedAnswer("a stream without its beginning or its end")
     return Answer(
         id=started.id,
         model=started.model,
-        parts=[parts[index] for index in sorted(parts)],
+        parts=[parts[index].grown() for index in sorted(parts)],
         finish=finished.finish,
         usage=finished.usage,
     )
 
 
-def _grown(
-    part: Text | Thinking | ToolUse | None,
-    event: TextDelta | ThinkingDelta | ToolStarted | ToolDelta,
-) -> Text | Thinking | ToolUse:
-    match part, event:
-        case None, TextDelta():
-            return Text(event.text)
-        case Text(), TextDelta():
-            return Text(part.text + event.text)
-        case None, ThinkingDelta():
-            return Thinking(event.text, event.signature)
-        case Thinking(), ThinkingDelta():
-            return Thinking(part.text + event.text, event.signature or part.signature)
-        case None, ToolStarted():
-            return ToolUse(event.id, event.name, "")
-        case ToolUse(), ToolDelta():
-            return ToolUse(part.id, part.name, part.arguments + event.arguments)
-    raise MalformedAnswer(f"part {event.index} of a stream changes its kind")
+@dataclass(slots=True)
+class _Growing:
+    """A part of which more may come."""
+
+    kind: type[Text | Thinking | ToolUse] | None = None
+    tool: ToolStarted | None = None
+    signature: str | None = None
+    pieces: list[str] = field(default_factory=list)
+
+    def add(self, event: TextDelta | ThinkingDelta | ToolStarted | ToolDelta) -> None:
+        match event:
+            case TextDelta():
+                self._be(Text)
+                self.pieces.append(event.text)
+            case ThinkingDelta():
+                self._be(Thinking)
+                self.pieces.append(event.text)
+                self.signature = event.signature or self.signature
+            case ToolStarted():
+                self._be(ToolUse)
+                self.tool = event
+            case ToolDelta():
+                self._be(ToolUse)
+                self.pieces.append(event.arguments)
+
+    def _be(self, kind: type[Text | Thinking | ToolUse]) -> None:
+        if self.kind is None:
+            self.kind = kind
+        elif self.kind is not kind:
+            raise MalformedAnswer("a part of a stream changes its kind")
+
+    def grown(self) -> Text | Thinking | ToolUse:
+        text = "".join(self.pieces)
+        if self.kind is Text:
+            return Text(text)
+        if self.kind is Thinking:
+            return Thinking(text, self.signature)
+        if self.tool is None:
+            raise MalformedAnswer("a tool's arguments without the tool")
+        return ToolUse(self.tool.id, self.tool.name, text)

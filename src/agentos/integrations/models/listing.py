@@ -11,8 +11,6 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 from uuid import UUID
 
-import msgspec
-
 from agentos.integrations.models.conversation import Usage
 from agentos.integrations.models.directory import ConnectedProvider, Directory, TenantModels
 from agentos.integrations.models.errors import ProviderKeyLost
@@ -250,5 +248,20 @@ def _tested(answer: list[ModelInfo] | Failure, started: float) -> ProviderTest:
 def _input_tokens(ask: EstimateAsk) -> int:
     if ask.input_tokens is not None:
         return ask.input_tokens
-    length = len(ask.text) if ask.text is not None else len(msgspec.json.encode(ask.messages))
-    return -(-length // _CHARACTERS_PER_TOKEN)
+    return -(-_characters(ask.text or ask.messages) // _CHARACTERS_PER_TOKEN)
+
+
+def _characters(said: object) -> int:
+    """How much text there is in something of any shape."""
+    total, waiting = 0, [said]
+    while waiting:
+        match waiting.pop():
+            case str() as text:
+                total += len(text)
+            case list() as items:
+                waiting += items
+            case dict() as fields:
+                waiting += fields.values()
+            case _:
+                pass
+    return total

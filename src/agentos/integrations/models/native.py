@@ -25,7 +25,7 @@ from pydantic_ai.settings import ModelSettings
 
 from agentos.integrations.models.router import ModelRequest, ModelRouter, OpenCall
 from agentos.integrations.models.routing import targets
-from agentos.integrations.models.wires.base import Wire, WireName
+from agentos.integrations.models.wires.base import WIRE_HEADERS, Wire, WireName
 from agentos.integrations.models.wires.registry import WIRES
 from agentos.kernel.errors import AgentOSError
 from agentos.tenancy.ledger.calls import FinishedCall, Reservation, Spender
@@ -59,7 +59,12 @@ class RouterTransport(httpx2.AsyncBaseTransport):
         face = WIRES[_FACES[request.url.path]]
         body = await request.aread()
         stack = AsyncExitStack()
-        call = await stack.enter_async_context(self._router.open(self._request(face, body)))
+        forwarded = {
+            name: request.headers[name] for name in WIRE_HEADERS if name in request.headers
+        }
+        call = await stack.enter_async_context(
+            self._router.open(self._request(face, body, forwarded))
+        )
         if call.whole is not None:
             await stack.aclose()
             return httpx2.Response(
@@ -69,7 +74,7 @@ class RouterTransport(httpx2.AsyncBaseTransport):
             200, headers={"content-type": "text/event-stream"}, stream=_CallStream(call, stack)
         )
 
-    def _request(self, face: Wire, body: bytes) -> ModelRequest:
+    def _request(self, face: Wire, body: bytes, forwarded: dict[str, str]) -> ModelRequest:
         kind, principal_id = self._principal
         return ModelRequest(
             face=face,
@@ -78,6 +83,7 @@ class RouterTransport(httpx2.AsyncBaseTransport):
             spender=self._spender,
             principal_kind=kind,
             principal_id=principal_id,
+            forwarded=forwarded,
             book=self._book,
         )
 

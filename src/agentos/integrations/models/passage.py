@@ -15,7 +15,13 @@ from agentos.integrations.models.conversation import (
     ToolStarted,
     Usage,
 )
-from agentos.integrations.models.wires.base import Glance, StreamMeter, Translating, Wire
+from agentos.integrations.models.wires.base import (
+    Glance,
+    MalformedAnswer,
+    StreamMeter,
+    Translating,
+    Wire,
+)
 from agentos.integrations.models.wires.registry import TRANSLATING
 
 _CHARACTERS_PER_TOKEN = 4
@@ -37,9 +43,8 @@ class Passage(Protocol):
         """Whether the stream said that it is over."""
         ...
 
-    @property
     def broken(self) -> Broken | None:
-        """An error that the provider reported inside the stream, as far as that was looked for."""
+        """An error that the provider reported in the opening, or at the end, of its stream."""
         ...
 
     def carry(self, data: bytes) -> bytes: ...
@@ -52,14 +57,13 @@ class Passage(Protocol):
 class PassThrough:
     """The provider's bytes are the caller's bytes."""
 
-    __slots__ = ("_meter", "_opening", "broken")
+    __slots__ = ("_last", "_meter", "_opening", "_wire")
 
     def __init__(self, wire: Wire, glance: Glance):
         self._meter: StreamMeter = wire.meter(glance)
-        # Only the opening is read: an error there can still be answered by another provider.
-        own = TRANSLATING.get(wire.name)
-        self._opening = None if own is None else own.reader()
-        self.broken: Broken | None = None
+        self._wire = TRANSLATING[wire.name]
+        self._opening = b""
+        self._last = b""
 
     @property
     def usage(self) -> Usage | None:
@@ -74,14 +78,25 @@ class PassThrough:
         return self._meter.ended
 
     def carry(self, data: bytes) -> bytes:
-        if self._opening is not None:
-            for event in self._opening.feed(data):
-                if isinstance(event, Broken):
-                    self.broken = event
+        self._last = data
         passed = self._meter.pass_on(data)
-        if self._meter.delivered:
-            self._opening = None
+        if not self._meter.delivered:
+            self._opening += data
         return passed
+
+    def broken(self) -> Broken | None:
+        # Not read as it goes by: only an opening can still be answered by another provider, and
+        # only the end of a stream that was cut says why.
+        return self._find_break(self._last if self._meter.delivered else self._opening)
+
+    def _find_break(self, data: bytes) -> Broken | None:
+        try:
+            events = self._wire.reader().feed(data)
+        except MalformedAnswer:
+            if self._meter.delivered:
+                return None  # the chunk began in the middle of an event
+            raise
+        return next((event for event in events if isinstance(event, Broken)), None)
 
     def estimate(self) -> int:
         return self._meter.estimate()
@@ -90,7 +105,7 @@ class PassThrough:
 class Translated:
     """The provider's events, said again in the caller's dialect."""
 
-    __slots__ = ("_characters", "_reader", "_writer", "broken", "delivered", "usage")
+    __slots__ = ("_broken", "_characters", "_reader", "_writer", "delivered", "usage")
 
     def __init__(self, provider: Translating, face: Translating, glance: Glance):
         self._reader = provider.reader()
@@ -98,7 +113,7 @@ class Translated:
         self._characters = 0
         self.usage: Usage | None = None
         self.delivered = False
-        self.broken: Broken | None = None
+        self._broken: Broken | None = None
 
     @property
     def ended(self) -> bool:
@@ -109,6 +124,9 @@ class Translated:
         for event in events:
             self._note(event)
         return b"".join([self._writer.write(event) for event in events])
+
+    def broken(self) -> Broken | None:
+        return self._broken
 
     def estimate(self) -> int:
         return -(-self._characters // _CHARACTERS_PER_TOKEN)
@@ -126,7 +144,7 @@ class Translated:
             case Finished(usage=usage):
                 self.usage = usage
             case Broken():
-                self.broken = event
+                self._broken = event
             case _:
                 pass
 

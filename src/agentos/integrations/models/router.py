@@ -11,9 +11,9 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from types import TracebackType
 from typing import Literal
@@ -25,7 +25,7 @@ from agentos.integrations.models.directory import Directory, FallbackChain, Tena
 from agentos.integrations.models.failures import ErrorClass, Failure
 from agentos.integrations.models.health import Health
 from agentos.integrations.models.passage import Passage, passage
-from agentos.integrations.models.prices import Catalogue, Rates
+from agentos.integrations.models.prices import Catalogue, Rates, may_carry_sound
 from agentos.integrations.models.providers.demo import CONTEXT_WINDOW as DEMO_WINDOW
 from agentos.integrations.models.routing import FaceNotServed, Target, targets, way
 from agentos.integrations.models.upstream import (
@@ -105,6 +105,8 @@ class ModelRequest:
     spender: Spender
     principal_kind: str
     principal_id: str
+    # Headers that belong to the face's wire, such as its version: for providers that speak it.
+    forwarded: Mapping[str, str] = field(default_factory=dict)
     # Takes over from Escrow.settle, for callers that book in a transaction of their own.
     book: Callable[[Reservation, FinishedCall], None] | None = None
 
@@ -143,7 +145,7 @@ class ModelRouter:
         """
         return OpenCall(self, request)
 
-    def rates(self, models: TenantModels, target: Target, tier: str | None = None) -> Rates | None:
+    def rates(self, models: TenantModels, request: ModelRequest, target: Target) -> Rates | None:
         """What a target charges; None if nobody knows."""
         own = models.prices.get((target.provider.name, target.model))
         if own is not None:
@@ -151,7 +153,12 @@ class ModelRouter:
         provider = target.provider.provider
         if provider.free:
             return _FREE
-        return self.catalogue.rates(provider.price_ids, target.model, tier)
+        return self.catalogue.rates(
+            provider.price_ids,
+            target.model,
+            request.glance.service_tier,
+            sound=request.glance.open_ended or may_carry_sound(request.body),
+        )
 
     def worst(self, request: ModelRequest, target: Target, rates: Rates | None) -> Amount:
         """The most a call can take: a token is at least a byte, and no model reads more than its
@@ -238,7 +245,13 @@ class OpenCall:
             if not passage.ended:
                 yield self._broke_off(_failure_of(error))
             return
-        if not passage.ended:
+        if passage.ended:
+            return
+        broken = passage.broken()
+        if broken is not None:
+            # The provider said so itself, and the caller has heard it.
+            self._settle("failed", None, _class_of(broken.kind))
+        else:
             yield self._broke_off(Failure(ErrorClass.OVERLOAD, "the stream was cut"))
 
     # Opening: attempts until one delivers
@@ -340,7 +353,7 @@ class OpenCall:
         router, request = self._router, self._request
         body = self._body_for(target, wire)
         if request.face.name is not WireName.COUNT_TOKENS:
-            self._rates = router.rates(self._models, target, request.glance.service_tier)
+            self._rates = router.rates(self._models, request, target)
             self._reservation = await router.escrow.reserve(
                 request.spender, router.worst(request, target, self._rates)
             )
@@ -359,6 +372,13 @@ class OpenCall:
         conversation = TRANSLATING[face.name].read_request(body)
         return TRANSLATING[wire.name].write_request(conversation, target.model)
 
+    def _headers(self, target: Target, wire: Wire) -> dict[str, str]:
+        headers = target.provider.provider.headers(target.provider.connection)
+        headers["content-type"] = "application/json"
+        if wire is self._request.face:
+            headers.update(self._request.forwarded)
+        return headers
+
     async def _exchange_with(self, target: Target, wire: Wire, body: bytes) -> Failure | None:
         provider, connection = target.provider.provider, target.provider.connection
         glance = self._request.glance
@@ -366,7 +386,7 @@ class OpenCall:
             self._router.upstream.send(
                 "POST",
                 provider.url(connection, wire.name, target.model, stream=glance.stream),
-                headers=provider.headers(connection) | {"Content-Type": "application/json"},
+                headers=self._headers(target, wire),
                 body=body,
                 timeout=self._router.settings.timeout_seconds,
             )
@@ -401,8 +421,8 @@ class OpenCall:
             if self._first_byte is None:
                 self._first_byte = time.perf_counter()
             held.append(carried.carry(data))
-            if carried.broken is not None and not carried.delivered:
-                return Failure(_class_of(carried.broken.kind), redact(carried.broken.message))
+            if not carried.delivered and (broken := carried.broken()) is not None:
+                return Failure(_class_of(broken.kind), redact(broken.message))
             if (
                 carried.delivered
                 or carried.ended

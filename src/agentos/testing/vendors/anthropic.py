@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from agentos.testing.answers import Answer, Prompt, count_tokens, strings
+from agentos.testing.answers import Answer, Prompt, count_of, count_tokens, objects, said, strings
 from agentos.testing.scripts import FaultKind
 from agentos.testing.vendors.base import VendorServer
 from agentos.testing.vendors.endpoints import Endpoint, Frame, Incoming, Refusal, Route
@@ -112,24 +112,18 @@ class AnthropicServer(VendorServer):
         for name in needs:
             if name not in body:
                 raise self.invalid("Field required", name)
-        messages = body["messages"]
-        if not isinstance(messages, list) or not messages:
+        messages = objects(body["messages"])
+        if not messages:
             raise self.invalid("at least one message is required", "messages")
         if incoming.headers["anthropic-version"] == _NEWEST:
             self._check_newest(body)
         if body["model"] not in self.models:
             raise self.refusal(FaultKind.MODEL_NOT_FOUND, body["model"], None)
-        said = [strings(message.get("content")) for message in messages]
-        by_user = [
-            text
-            for text, message in zip(said, messages, strict=True)
-            if message.get("role") == "user"
-        ]
-        everything = [*strings(body.get("system")), *(t for texts in said for t in texts)]
+        texts, last = said(messages, lambda message: message.get("content"))
         return Prompt(
             model=body["model"],
-            text="\n".join(everything),
-            last="\n".join(by_user[-1]) if by_user else "",
+            text="\n".join([*strings(body.get("system")), *texts]),
+            last=last,
             max_tokens=body.get("max_tokens"),
             stream=bool(body.get("stream")),
             body=body,
@@ -141,8 +135,7 @@ class AnthropicServer(VendorServer):
             if name in body:
                 raise self.invalid("Extra inputs are not permitted", name)
         for index, message in enumerate(body["messages"]):
-            blocks = message.get("content")
-            for at, block in enumerate(blocks if isinstance(blocks, list) else []):
+            for at, block in enumerate(objects(message.get("content"))):
                 where = f"messages.{index}.content.{at}"
                 if message.get("role") == "assistant" and block.get("type") == "document":
                     raise self.invalid("document blocks are not permitted here", where)
@@ -225,7 +218,7 @@ class Models(Endpoint):
         models = list(self.server.models)
         after = prompt.body.get("after_id")
         rest = models[models.index(after) + 1 :] if after in models else models
-        page = rest[: int(prompt.body.get("limit", _PAGE))]
+        page = rest[: count_of(prompt.body.get("limit"), _PAGE)]
         return {
             "data": [_model(model) for model in page],
             "has_more": len(page) < len(rest),
@@ -256,6 +249,7 @@ def _opening(answer: Answer) -> dict[str, Any]:
 def _usage(answer: Answer, output: int) -> dict[str, Any]:
     # Anthropic counts what came from the cache, or went into it, apart from the rest.
     apart = answer.cached_tokens + answer.cache_write_tokens
+    thought = min(answer.reasoning_tokens, output)
     return {
         "input_tokens": max(0, answer.input_tokens - apart),
         "cache_creation_input_tokens": answer.cache_write_tokens,
@@ -265,6 +259,7 @@ def _usage(answer: Answer, output: int) -> dict[str, Any]:
             "ephemeral_1h_input_tokens": 0,
         },
         "output_tokens": output,
+        "output_tokens_details": {"thinking_tokens": thought},
         "service_tier": "standard",
     }
 

@@ -8,7 +8,16 @@ from typing import Any
 
 import msgspec
 
-from agentos.testing.answers import Answer, Prompt, count_tokens, strings
+from agentos.testing.answers import (
+    Answer,
+    Prompt,
+    count_of,
+    count_tokens,
+    members,
+    objects,
+    said,
+    strings,
+)
 from agentos.testing.scripts import FaultKind
 from agentos.testing.vendors.base import VendorServer
 from agentos.testing.vendors.endpoints import Endpoint, Frame, Incoming, Refusal, Route
@@ -97,23 +106,20 @@ class Generate(Endpoint):
         model = incoming.match["model"]
         if model not in self.server.models:
             raise self.server.refusal(FaultKind.MODEL_NOT_FOUND, model, None)
-        contents = body.get("contents")
+        contents = objects(body.get("contents"))
         if not contents:
             raise self.server.invalid("contents is not specified", "contents")
-        said = [strings(content.get("parts")) for content in contents]
-        by_user = [
-            text
-            for text, content in zip(said, contents, strict=True)
-            if content.get("role", "user") == "user"
-        ]
-        system = body.get("systemInstruction") or body.get("system_instruction") or {}
-        everything = [*strings(system.get("parts")), *(t for texts in said for t in texts)]
-        settings = body.get("generationConfig") or body.get("generation_config") or {}
+        texts, last = said(contents, lambda content: content.get("parts"))
+        system = members(body.get("systemInstruction") or body.get("system_instruction"))
+        settings = members(body.get("generationConfig") or body.get("generation_config"))
+        maximum = settings.get("maxOutputTokens") or settings.get("max_output_tokens")
+        if maximum is not None and not isinstance(maximum, int):
+            raise self.server.invalid("Invalid value (TYPE_INT32)", "generation_config")
         return Prompt(
             model=model,
-            text="\n".join(everything),
-            last="\n".join(by_user[-1]) if by_user else "",
-            max_tokens=settings.get("maxOutputTokens") or settings.get("max_output_tokens"),
+            text="\n".join([*strings(system.get("parts")), *texts]),
+            last=last,
+            max_tokens=maximum,
             body=body,
         )
 
@@ -164,8 +170,8 @@ class Models(Endpoint):
         return Prompt(body=dict(incoming.query))
 
     def whole(self, prompt: Prompt, answer: Answer) -> Any:  # noqa: ARG002 - nothing is answered
-        start = int(prompt.body.get("pageToken") or 0)
-        end = start + int(prompt.body.get("pageSize") or _PAGE)
+        start = count_of(prompt.body.get("pageToken"), 0)
+        end = start + count_of(prompt.body.get("pageSize"), _PAGE)
         page: dict[str, Any] = {"models": [_model(m) for m in self.server.models[start:end]]}
         return page | ({"nextPageToken": str(end)} if end < len(self.server.models) else {})
 

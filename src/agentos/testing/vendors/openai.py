@@ -121,6 +121,18 @@ class OpenAIChat(Chat):
             "system_fingerprint": "fp_0000000000",
         }
 
+    def usage(self, prompt: Prompt, answer: Answer) -> dict[str, Any]:
+        usage = super().usage(prompt, answer)
+        read = {"audio_tokens": 0, "cache_write_tokens": answer.cache_write_tokens}
+        written = {
+            "audio_tokens": 0,
+            "accepted_prediction_tokens": 0,
+            "rejected_prediction_tokens": 0,
+        }
+        usage["prompt_tokens_details"] |= read
+        usage["completion_tokens_details"] |= written
+        return usage
+
     def chunk(
         self,
         prompt: Prompt,

@@ -11,11 +11,20 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from agentos.testing.answers import Answer, AnsweredTool, Prompt, count_tokens, strings
+from agentos.testing.answers import (
+    Answer,
+    AnsweredTool,
+    Prompt,
+    members,
+    objects,
+    said,
+)
 from agentos.testing.scripts import FaultKind
 from agentos.testing.vendors.base import VendorServer
 from agentos.testing.vendors.endpoints import Endpoint, Frame, Incoming, Refusal, Route
 
+_MOST_CHOICES = 128
+_MOST_DIMENSIONS = 4096
 DONE = Frame(b"data: [DONE]\n\n")
 FINISH = {
     "stop": "stop",
@@ -90,6 +99,17 @@ class OpenAILike(VendorServer):
             raise self.refusal(FaultKind.MODEL_NOT_FOUND, model, None)
         return model
 
+    def number(self, body: dict[str, Any], *names: str, most: int | None = None) -> int | None:
+        """The first of these fields that is given. Raises Refusal unless it is a count."""
+        name = next((name for name in names if body.get(name) is not None), None)
+        if name is None:
+            return None
+        value = body[name]
+        right = isinstance(value, int) and not isinstance(value, bool) and value >= 1
+        if not right or (most is not None and value > most):
+            raise self.invalid(f"Invalid value for '{name}': expected a positive integer.", name)
+        return int(value)
+
     def model_entry(self, model: str) -> dict[str, Any]:
         return {"id": model, "object": "model", "created": 1_750_000_000, "owned_by": self.owner}
 
@@ -105,22 +125,17 @@ class Chat(Endpoint):
     def read(self, incoming: Incoming) -> Prompt:
         body = self.server.body(incoming)
         model = self.server.known_model(body)
-        messages = body.get("messages")
-        if not isinstance(messages, list) or not messages:
+        messages = objects(body.get("messages"))
+        if not messages:
             raise self.server.invalid("Missing required parameter: 'messages'.", "messages")
-        said = [strings(message.get("content")) for message in messages]
-        by_user = [
-            text
-            for text, message in zip(said, messages, strict=True)
-            if message.get("role") == "user"
-        ]
+        texts, last = said(messages, lambda message: message.get("content"))
         return Prompt(
             model=model,
-            text="\n".join(text for texts in said for text in texts),
-            last="\n".join(by_user[-1]) if by_user else "",
-            max_tokens=body.get("max_completion_tokens") or body.get("max_tokens"),
+            text="\n".join(texts),
+            last=last,
+            max_tokens=self.server.number(body, "max_completion_tokens", "max_tokens"),
             stream=bool(body.get("stream")),
-            choices=body.get("n") or 1,
+            choices=self.server.number(body, "n", most=_MOST_CHOICES) or 1,
             body=body,
         )
 
@@ -226,7 +241,7 @@ class Chat(Endpoint):
             yield self.chunk(prompt, answer, [], usage=self.usage(prompt, answer))
 
     def wants_usage(self, prompt: Prompt) -> bool:
-        return bool((prompt.body.get("stream_options") or {}).get("include_usage"))
+        return bool(members(prompt.body.get("stream_options")).get("include_usage"))
 
     def delta(
         self,
@@ -268,9 +283,11 @@ class Embeddings(Endpoint):
     def read(self, incoming: Incoming) -> Prompt:
         body = self.server.body(incoming)
         model = self.server.known_model(body)
-        if not body.get("input"):
+        texts = _texts(body.get("input"))
+        if not texts:
             raise self.server.invalid("Missing required parameter: 'input'.", "input")
-        return Prompt(model=model, text="\n".join(_texts(body["input"])), body=body)
+        self.server.number(body, "dimensions", most=_MOST_DIMENSIONS)
+        return Prompt(model=model, text="\n".join(texts), body=body)
 
     def whole(self, prompt: Prompt, answer: Answer) -> Any:
         plain = prompt.body.get("encoding_format") != "base64"
@@ -316,14 +333,16 @@ def _texts(given: Any) -> list[str]:
     """The inputs of an embeddings request; tokens count as words of their own."""
     if isinstance(given, str):
         return [given]
+    if not isinstance(given, list):
+        return []
     if given and isinstance(given[0], int):
         return [" ".join(str(token) for token in given)]
     return [text for one in given for text in _texts(one)]
 
 
 def _vector(text: str, size: int) -> list[float]:
-    """A unit vector that depends on the text alone; the words only stand for its length."""
-    seed = hashlib.shake_256(f"{count_tokens(text)} {text}".encode()).digest(size * 2)
+    """A unit vector that depends on the text alone."""
+    seed = hashlib.shake_256(text.encode()).digest(size * 2)
     raw = [value / 32768 for value in struct.unpack(f"<{size}h", seed)]
     length = sum(value * value for value in raw) ** 0.5 or 1.0
     return [value / length for value in raw]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from agentos.testing.answers import Answer, Prompt, strings
+from agentos.testing.answers import Answer, Prompt, objects, said, strings
 from agentos.testing.scripts import FaultKind
 from agentos.testing.vendors.endpoints import Endpoint, Frame, Incoming
 
@@ -36,17 +36,13 @@ class Responses(Endpoint):
         given = body.get("input")
         if not given:
             raise self.server.invalid("Missing required parameter: 'input'.", "input")
-        items = given if isinstance(given, list) else [{"role": "user", "content": given}]
-        said = [strings(item.get("content") or item.get("output")) for item in items]
-        by_user = [
-            text for text, item in zip(said, items, strict=True) if item.get("role") == "user"
-        ]
-        everything = [*strings(body.get("instructions")), *(t for texts in said for t in texts)]
+        items = objects(given) or [{"role": "user", "content": given}]
+        texts, last = said(items, lambda item: item.get("content") or item.get("output"))
         return Prompt(
             model=model,
-            text="\n".join(everything),
-            last="\n".join(by_user[-1]) if by_user else "",
-            max_tokens=body.get("max_output_tokens"),
+            text="\n".join([*strings(body.get("instructions")), *texts]),
+            last=last,
+            max_tokens=self.server.number(body, "max_output_tokens"),
             stream=bool(body.get("stream")),
             body=body,
         )

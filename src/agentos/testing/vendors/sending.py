@@ -65,7 +65,7 @@ class Sending:
             at = None
         response = await self._begin(200, EVENTS, None)
         for index, frame in enumerate(frames):
-            if index == at and await self._strike(response, frame, broken(index)):
+            if index == at and await self._strike(response, frames, index, broken):
                 return response
             # Between the pieces: the first one comes at once.
             if frame.content and delay and self._record.chunks:
@@ -88,14 +88,21 @@ class Sending:
         await response.prepare(self._request)
         return response
 
-    async def _strike(self, response: web.StreamResponse, frame: Frame, broken: bytes) -> bool:
+    async def _strike(
+        self,
+        response: web.StreamResponse,
+        frames: Sequence[Frame],
+        at: int,
+        broken: Callable[[int], bytes],
+    ) -> bool:
         """Lets the fault happen before this frame; whether the stream is over by that."""
         if self._is(FaultKind.STALL):
             await self._stall()
             return False
         if self._is(FaultKind.CUT):
             self.cut()
-        await response.write(broken if self._is(FaultKind.STREAM_ERROR) else _break(frame.data))
+        last = broken(at) if self._is(FaultKind.STREAM_ERROR) else _malformed(frames, at)
+        await response.write(last)
         await response.write_eof()
         return True
 
@@ -138,8 +145,10 @@ def position(fault: Fault | None, frames: Sequence[Frame]) -> int | None:
     return min(content[min(fault.after_chunks, len(content)) - 1] + 1, len(frames) - 1)
 
 
-def _break(data: bytes) -> bytes:
-    """The event without the end of its JSON, but still an event."""
-    end = data.rstrip()
-    opening = end.find(b"{")
-    return end[: opening + max(1, (len(end) - opening) // 2)] + b"\n\n"
+def _malformed(frames: Sequence[Frame], at: int) -> bytes:
+    """The next event that has any JSON, without the end of it, but still an event."""
+    # Comments and [DONE] have none; in a stream that is all but over, an earlier one must do.
+    data = next(frame.data for frame in (*frames[at:], *reversed(frames)) if b"{" in frame.data)
+    whole = data.rstrip()
+    opening = whole.find(b"{")
+    return whole[: opening + (len(whole) - opening) // 2] + b"\n\n"

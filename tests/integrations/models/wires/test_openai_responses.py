@@ -91,6 +91,7 @@ def test_a_glance_reads_what_routing_needs() -> None:
         {"tools": [{"type": "mcp", "server_label": "x"}]},
         {"tools": [{"type": "image_generation"}]},
         {"input": [{"type": "item_reference", "id": "msg_1"}]},
+        {"input": [{"role": "user", "content": [{"type": "input_file", "file_url": "https://x"}]}]},
         {"input": [{"role": "user", "content": [{"type": "input_file", "file_id": "file-1"}]}]},
         {
             "input": [
@@ -131,7 +132,7 @@ def test_what_is_not_in_the_request_makes_it_open_ended(members: dict[str, Any])
         },
     ],
 )
-def test_what_is_in_the_request_does_not(members: dict[str, Any]) -> None:
+def test_what_is_in_the_request_does_not_make_it_open_ended(members: dict[str, Any]) -> None:
     assert not RESPONSES.glance(_body(**members)).open_ended
 
 
@@ -150,12 +151,18 @@ def test_what_is_in_the_request_does_not(members: dict[str, Any]) -> None:
         (b'{"model": "m", "input": "x", "max_output_tokens": -5}', "max_output_tokens"),
         (b'{"model": "m", "input": "x", "background": true}', "background"),
         (b'{"model": "m\xff", "input": "x"}', "UTF-8"),
+        (b'{"model": "m", "input": ' + b"[" * 100_000, "deeply"),
     ],
 )
 def test_a_malformed_request_is_refused_with_its_reason(body: bytes, word: str) -> None:
     with pytest.raises(MalformedRequest, match=word) as refused:
         RESPONSES.glance(body)
     assert refused.value.kind is Kind.INVALID
+
+
+def test_words_that_are_hidden_by_escapes_are_found() -> None:
+    body = b'{"model": "m", "input": [{"type": "item_r\\u0065ference", "id": "x"}]}'
+    assert RESPONSES.glance(body).open_ended
 
 
 def test_a_stored_prompt_or_an_earlier_response_needs_no_input() -> None:
@@ -566,6 +573,16 @@ def test_every_way_to_report_an_error_in_a_stream_is_read(
         assert not reader.ended
 
 
+def test_an_error_and_the_failure_that_follows_it_are_one() -> None:
+    error = {"code": "server_error", "message": "Sorry"}
+    failed = {**_RESPONSE, "status": "failed", "error": error}
+    reader = RESPONSES.reader()
+    events = reader.feed(
+        _sse({"type": "error", **error}, {"type": "response.failed", "response": failed})
+    )
+    assert events == [Broken(ErrorClass.OVERLOAD, "Sorry")]
+
+
 @pytest.mark.parametrize(
     "stream",
     [
@@ -911,7 +928,7 @@ def test_a_request_is_written() -> None:
         ],
         "tool_choice": "required",
         "max_output_tokens": 50,
-        "reasoning": {"effort": "low", "summary": "auto"},
+        "reasoning": {"effort": "low"},
     }
 
 

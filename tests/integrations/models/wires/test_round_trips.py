@@ -23,8 +23,14 @@ from agentos.integrations.models.conversation import (
     Thinking,
     Usage,
 )
+from agentos.integrations.models.failures import ErrorClass
 from agentos.integrations.models.wires.anthropic_messages import MESSAGES
-from agentos.integrations.models.wires.base import Glance, Translating
+from agentos.integrations.models.wires.base import (
+    Glance,
+    MalformedAnswer,
+    MalformedRequest,
+    Translating,
+)
 from agentos.integrations.models.wires.openai_chat import CHAT
 
 GLANCE = Glance("asked", stream=True, max_output=None)
@@ -84,3 +90,24 @@ def test_a_signature_goes_round_in_messages_only() -> None:
     writer = MESSAGES.writer(GLANCE)
     stream = b"".join(writer.write(event) for event in streamed(answer))
     assert gathered(MESSAGES.reader().feed(stream)) == answer
+
+
+DEEP = b"[" * 100_000 + b"]" * 100_000
+
+
+@WIRES
+def test_json_nested_without_end_is_malformed_and_nothing_worse(wire: Translating) -> None:
+    request = b'{"model":"m","max_tokens":1,"messages":[],"x":' + DEEP + b"}"
+    for read in (wire.glance, wire.read_request):
+        with pytest.raises(MalformedRequest, match="too deeply"):
+            read(request)
+    with pytest.raises(MalformedRequest, match="too deeply"):
+        wire.for_provider(request, GLANCE, "theirs")
+    assert wire.usage(request) is None
+    assert wire.error_class(400, request)[0] is ErrorClass.INVALID
+    event = b'data: {"usage":{"x":' + DEEP + b"}}\n\n"
+    with pytest.raises(MalformedAnswer):
+        wire.read_answer(request)
+    with pytest.raises(MalformedAnswer):
+        wire.reader().feed(event)
+    assert wire.meter(GLANCE).pass_on(event) == event

@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from agentos.integrations.models.demo.patterns import text_for
+
 _FORMATS = {
     "date-time": "2000-01-01T00:00:00Z",
     "date": "2000-01-01",
@@ -184,8 +186,12 @@ def _distinct(items: list[Any], schema: object) -> list[Any]:
 
 
 def _string(schema: dict[str, Any]) -> str:
-    text = _FORMATS.get(str(schema.get("format")), "demo")
     least = _whole(schema.get("minLength"), 0, _MOST_LETTERS)
+    if isinstance(schema.get("pattern"), str):
+        text = text_for(schema["pattern"], least)
+        if text is not None:
+            return text
+    text = _FORMATS.get(str(schema.get("format")), "demo")
     most = _whole(schema.get("maxLength"), max(least, len(text)), _MOST_LETTERS)
     return text.ljust(least, "x")[: max(least, most)]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Generator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Generator, Iterator, Sequence
 from hashlib import sha256
 
 import msgspec
@@ -56,7 +56,7 @@ class DemoModel:
         """The same at once. Raises StreamBroken if the script says so."""
         return fold(e for e in self.answer(conversation) if not isinstance(e, Pause))
 
-    async def play(self, conversation: Conversation) -> AsyncIterator[StreamEvent]:
+    async def play(self, conversation: Conversation) -> AsyncGenerator[StreamEvent]:
         """The answer, with the pauses that the script asks for."""
         for event in self.answer(conversation):
             if isinstance(event, Pause):

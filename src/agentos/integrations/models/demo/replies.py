@@ -28,8 +28,9 @@ _HELP = (
 )
 
 # Coding agents put notes of their own into what the user says.
-_REMINDER = re.compile(r"<(system-reminder)>.*?</\1>", re.DOTALL)
+_NOTE_BEGINS, _NOTE_ENDS = "<system-reminder>", "</system-reminder>"
 _LONGEST_READ = 4_000
+_LONGEST_SUM_READ = 400
 _LONGEST_QUOTE = 200
 
 _REPEAT = re.compile(r"^(?:please )?(?:repeat after me|repeat|echo|say)\b[:,]?\s+(.+)", re.I | re.S)
@@ -76,7 +77,7 @@ def _answer(conversation: Conversation, asked: str) -> str:
 
 
 def _sum(asked: str) -> str | None:
-    plain = asked.replace("×", "*").replace("÷", "/").replace("−", "-")
+    plain = asked[:_LONGEST_SUM_READ].replace("×", "*").replace("÷", "/").replace("−", "-")
     for found in _SUM.findall(plain):
         alone = plain.strip(" ?=.!") == found.strip()
         if _OPERATION.search(found) and (alone or _ASKS_SUM.search(plain)):
@@ -209,7 +210,19 @@ def _asked(conversation: Conversation) -> str:
 
 def _words(message: Message) -> str:
     texts = [part.text for part in message.parts if isinstance(part, Text)]
-    return _REMINDER.sub("", "\n".join(texts)).strip()[-_LONGEST_READ:]
+    return _without_notes("\n".join(texts)).strip()[-_LONGEST_READ:]
+
+
+def _without_notes(text: str) -> str:
+    kept = []
+    start = 0
+    while (begin := text.find(_NOTE_BEGINS, start)) >= 0:
+        end = text.find(_NOTE_ENDS, begin)
+        if end < 0:
+            break
+        kept.append(text[start:begin])
+        start = end + len(_NOTE_ENDS)
+    return "".join([*kept, text[start:]])
 
 
 def _since_asked(conversation: Conversation) -> list[Message]:

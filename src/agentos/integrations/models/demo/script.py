@@ -36,6 +36,7 @@ from agentos.integrations.models.failures import ErrorClass
 _BLOCK = re.compile(r"^[ \t]*```demo[ \t]*\r?\n(.*?)(?:^[ \t]*```|\Z)", re.DOTALL | re.MULTILINE)
 _LONGEST_PAUSE = 5_000
 _MOST_LETTERS = 1_000_000
+_MOST_REPETITIONS = 100_000
 _MOST_TOKENS = 1_000_000_000
 
 
@@ -175,7 +176,7 @@ def _result(_: str, conversation: Conversation) -> Act:
 
 def _repeat(rest: str, _: Conversation) -> Act:
     times, text = _first_word(rest)
-    many = _number(times, _MOST_LETTERS)
+    many = _number(times, _MOST_REPETITIONS)
     if not text:
         raise _Wrong("it has to be `repeat <times> <text>`")
     if many * (len(text) + 1) > _MOST_LETTERS:

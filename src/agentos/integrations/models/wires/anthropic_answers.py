@@ -25,6 +25,7 @@ from agentos.integrations.models.wires import anthropic_errors, anthropic_usage,
 from agentos.integrations.models.wires.anthropic_requests import block_id, tool_use_block
 from agentos.integrations.models.wires.anthropic_usage import MessageUsage
 from agentos.integrations.models.wires.base import MalformedAnswer
+from agentos.integrations.models.wires.decoding import UNREADABLE
 
 _FINISHES = {
     "end_turn": Finish.STOP,
@@ -97,7 +98,7 @@ def read(body: bytes) -> Answer:
     """Raises MalformedAnswer."""
     try:
         message = _MESSAGE.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except UNREADABLE as error:
         raise MalformedAnswer(f"not a message: {error}") from None
     if not message.id:
         raise MalformedAnswer("a message without an id")
@@ -238,7 +239,7 @@ class MessagesReader:
 def _decode_event(payload: bytes) -> _Event:
     try:
         return _EVENT.decode(payload)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except UNREADABLE as error:
         raise MalformedAnswer(f"not an event of a message: {error}") from None
 
 
@@ -292,7 +293,7 @@ class MessagesWriter:
             return True
         try:
             msgspec.json.decode(self._arguments)
-        except msgspec.DecodeError:
+        except UNREADABLE:
             return False
         return True
 

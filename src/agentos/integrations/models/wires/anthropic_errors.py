@@ -8,6 +8,7 @@ import msgspec
 
 from agentos.integrations.models.failures import ErrorClass
 from agentos.integrations.models.wires import classing, sse
+from agentos.integrations.models.wires.decoding import UNREADABLE
 
 _CLASSES = {
     "overloaded_error": ErrorClass.OVERLOAD,
@@ -48,7 +49,7 @@ def error_class(status: int, body: bytes) -> tuple[ErrorClass, str]:
     """The class and message of an error answer."""
     try:
         decoded: Any = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except UNREADABLE:
         message = classing.plain(body, status)
         return classing.by_words(status, message), message
     return error_class_of(status, decoded)

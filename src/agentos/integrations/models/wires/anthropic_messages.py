@@ -18,10 +18,14 @@ from agentos.integrations.models.wires import (
 )
 from agentos.integrations.models.wires.anthropic_usage import MessageUsage
 from agentos.integrations.models.wires.base import Glance, MalformedRequest, StreamMeter, WireName
+from agentos.integrations.models.wires.decoding import UNREADABLE
 from agentos.integrations.models.wires.metering import EventMeter
 
 # Thinking that no Claude signed: written by AgentOS for another vendor's model. Claude refuses it.
 _UNSIGNED = re.compile(rb'"signature"\s*:\s*""')
+# Images and documents by URL, and files that Anthropic keeps. A mere `url` says nothing: tools are
+# often called with one.
+_SOURCE = re.compile(rb'"type"\s*:\s*"(?:url|file|container_upload)"')
 # Tools that the caller runs. All others are run at Anthropic, and read what they find.
 _CALLERS_TOOLS = ("custom", "bash_", "text_editor_", "memory_", "computer_")
 
@@ -94,7 +98,7 @@ class AnthropicMessages:
             model=glancing.named(request.model),
             stream=request.stream is True,
             max_output=most,
-            open_ended=request.reads_more() or glancing.refers_outside(body),
+            open_ended=request.reads_more() or glancing.refers_outside(body, _SOURCE),
             service_tier=request.service_tier,
         )
 
@@ -111,7 +115,7 @@ class AnthropicMessages:
     def usage(self, body: bytes) -> Usage | None:
         try:
             told = _ANSWERED.decode(body).usage
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except UNREADABLE:
             return None
         return None if told is None else told.read()
 
@@ -163,7 +167,7 @@ class MessagesMeter(EventMeter):
             return
         try:
             seen = _EVENT.decode(data)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except UNREADABLE:
             self.delivered = True
             return
         told = seen.message.usage if seen.message is not None else seen.usage

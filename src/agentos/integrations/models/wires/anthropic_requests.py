@@ -25,6 +25,7 @@ from agentos.integrations.models.conversation import (
     ToolUse,
 )
 from agentos.integrations.models.wires import anthropic_models, glancing, media, turns
+from agentos.integrations.models.wires.decoding import UNREADABLE
 from agentos.integrations.models.wires.turns import cannot_carry
 
 # Anthropic wants a limit where others have none: the most that every model since Claude 3.5 takes.
@@ -160,8 +161,17 @@ class _Request(msgspec.Struct):
     thread: Any = None
 
 
+class _Signed(msgspec.Struct):
+    """A block of any kind, as far as its signature goes."""
+
+    type: str = ""
+    signature: str | None = None
+
+
 _REQUEST = msgspec.json.Decoder(_Request)
-_MESSAGES = msgspec.json.Decoder(list[dict[str, Any]])
+_MESSAGES = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
+_RAW_BLOCKS = msgspec.json.Decoder(list[msgspec.Raw])
+_SIGNED = msgspec.json.Decoder(_Signed)
 
 
 def read(body: bytes) -> Conversation:
@@ -258,9 +268,17 @@ def _content(block: _TextBlock | _ImageBlock | _DocumentBlock) -> Text | Media:
         return Media(source.media_type or otherwise, data=source.data)
     if source.type == "text" and source.data is not None:
         return Text(source.data)
-    if source.type == "content" and isinstance(source.content, str):
-        return Text(source.content)
+    if source.type == "content" and source.content is not None:
+        return Text(_document_text(source.content))
     raise cannot_carry("Content that its provider keeps")
+
+
+def _document_text(content: str | list[dict[str, Any]]) -> str:
+    if isinstance(content, str):
+        return content
+    if any(block.get("type") != "text" for block in content):
+        raise cannot_carry("A document with images")
+    return "\n".join(str(block.get("text", "")) for block in content)
 
 
 def _tool(tool: _Tool) -> Tool:
@@ -447,7 +465,7 @@ def arguments_object(arguments: str) -> Any:
         return {}
     try:
         msgspec.json.decode(arguments, type=dict[str, msgspec.Raw])
-    except msgspec.DecodeError:
+    except UNREADABLE:
         return {"arguments": arguments}
     return msgspec.Raw(arguments.encode())
 
@@ -466,25 +484,23 @@ def _media_block(part: Media) -> dict[str, Any]:
 
 
 def without_unsigned(messages: msgspec.Raw) -> Any:
-    """The messages without thinking blocks that nobody signed."""
+    """The messages without thinking blocks that nobody signed, all else byte for byte."""
     try:
-        decoded = _MESSAGES.decode(messages)
+        return [kept for message in _MESSAGES.decode(messages) if (kept := _signed_only(message))]
     except msgspec.ValidationError:
+        # Not what Anthropic takes: it will say so better.
         return messages
-    kept: list[dict[str, Any]] = []
-    for message in decoded:
-        content = message.get("content")
-        if isinstance(content, list):
-            blocks = [block for block in content if not _is_unsigned(block)]
-            if not blocks and content:
-                continue
-            kept.append({**message, "content": blocks})
-        else:
-            kept.append(message)
-    return kept
 
 
-def _is_unsigned(block: Any) -> bool:
-    return (
-        isinstance(block, dict) and block.get("type") == "thinking" and block.get("signature") == ""
-    )
+def _signed_only(message: dict[str, Any]) -> dict[str, Any]:
+    """The message with its signed blocks only; empty if it has no other."""
+    content = message.get("content")
+    if content is None or not bytes(content).startswith(b"["):
+        return message
+    blocks = [block for block in _RAW_BLOCKS.decode(content) if not _is_unsigned(block)]
+    return {**message, "content": blocks} if blocks else {}
+
+
+def _is_unsigned(block: msgspec.Raw) -> bool:
+    signed = _SIGNED.decode(block)
+    return signed.type == "thinking" and signed.signature == ""

@@ -21,6 +21,10 @@ class WireName(StrEnum):
     GENERATE = "google.generate"
 
 
+# What an SDK says in headers about the wire it speaks, and a provider that speaks it has to hear.
+WIRE_HEADERS = ("anthropic-version", "anthropic-beta", "openai-beta")
+
+
 class MalformedRequest(Invalid):
     """The request is not what this API expects."""
 

@@ -8,13 +8,11 @@ from typing import Any, TypeVar
 import msgspec
 
 from agentos.integrations.models.wires.base import MalformedRequest
+from agentos.integrations.models.wires.decoding import UNREADABLE
 
 _OPENING_BRACKET = ord("[")
+_MOST_TOLD = 200
 
-# A URL that is not the data itself; a file that the provider keeps. Each pattern begins with plain
-# text, which is found many times faster than a choice of several.
-_URL = re.compile(rb'url"\s*:\s*"(?!data:)')
-_FILE = re.compile(rb'"file_id"\s*:')
 # An ASCII letter is escaped by no JSON library; where one is, the words looked for may be hidden.
 _ESCAPED_LETTER = re.compile(rb"\\u00[4-7]")
 
@@ -26,9 +24,11 @@ def decode(decoder: msgspec.json.Decoder[Shape], body: bytes) -> Shape:
     try:
         return decoder.decode(body)
     except msgspec.ValidationError as error:
-        raise MalformedRequest(f"The request is not what this API expects: {error}.") from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise MalformedRequest(f"The request is not JSON: {_place(error)}.") from None
+        # The kind of a part that is not known is named in it, whatever that may be.
+        told = str(error)[:_MOST_TOLD]
+        raise MalformedRequest(f"The request is not what this API expects: {told}.") from None
+    except UNREADABLE as error:
+        raise MalformedRequest(f"The request is not JSON: {_reason(error)}.") from None
 
 
 def named(model: str) -> str:
@@ -56,9 +56,12 @@ def limit(value: int | None, field: str, least: int = 1) -> int | None:
     return value
 
 
-def refers_outside(body: bytes) -> bool:
-    """Whether content is named by URL or file id. In doubt, yes."""
-    return any(pattern.search(body) for pattern in (_URL, _FILE, _ESCAPED_LETTER))
+def refers_outside(body: bytes, *patterns: re.Pattern[bytes]) -> bool:
+    """Whether content is named by what the wire's patterns find. In doubt, yes.
+
+    A pattern should begin with plain text: that is found many times faster than a choice.
+    """
+    return any(pattern.search(body) for pattern in (*patterns, _ESCAPED_LETTER))
 
 
 def fields(raw: bytes | msgspec.Raw) -> dict[str, Any]:
@@ -70,10 +73,14 @@ def fields(raw: bytes | msgspec.Raw) -> dict[str, Any]:
         return dict(_FIELDS.decode(raw))
     except msgspec.ValidationError:
         return {}
+    except RecursionError as error:
+        raise MalformedRequest(f"The request is not JSON: {_reason(error)}.") from None
 
 
 _FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
-def _place(error: Exception) -> str:
+def _reason(error: Exception) -> str:
+    if isinstance(error, RecursionError):
+        return "nested too deeply"
     return "not UTF-8" if isinstance(error, UnicodeDecodeError) else str(error)

@@ -47,32 +47,53 @@ from agentos.integrations.models.wires.base import (
     StreamWriter,
     WireName,
 )
+from agentos.integrations.models.wires.decoding import UNREADABLE
 from agentos.integrations.models.wires.metering import Sample
 
 T = TypeVar("T")
 Effort = Literal["minimal", "low", "medium", "high"]
 
-_NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError)
-_NO_ARGUMENTS = Raw(b"{}")
+_UNKNOWN_TYPE = "application/octet-stream"
 
 
 # The format
 
 
+# Google takes the names that its protocol buffers have too, and its SDK sends some of them.
+
+
 class _Blob(msgspec.Struct, omit_defaults=True, rename="camel"):
     data: str
-    mime_type: str = "application/octet-stream"
+    mime_type: str | None = None
+    other_mime_type: str | None = field(default=None, name="mime_type")
+
+    def read(self) -> Media:
+        media_type = self.mime_type or self.other_mime_type or _UNKNOWN_TYPE
+        return Media(media_type, data=self.data)
 
 
 class _File(msgspec.Struct, omit_defaults=True, rename="camel"):
-    file_uri: str
+    file_uri: str | None = None
     mime_type: str | None = None
+    other_file_uri: str | None = field(default=None, name="file_uri")
+    other_mime_type: str | None = field(default=None, name="mime_type")
+
+    def read(self) -> Media:
+        media_type = self.mime_type or self.other_mime_type or _UNKNOWN_TYPE
+        return Media(media_type, url=self.file_uri or self.other_file_uri or "")
 
 
 class _FunctionCall(msgspec.Struct, omit_defaults=True):
     name: str
-    args: Raw | None = None
+    args: Raw = Raw()
     id: str | None = None
+
+    @property
+    def arguments(self) -> str:
+        """Without the white space, which is Google's and not the model's."""
+        if not glancing.given(self.args):
+            return "{}"
+        return msgspec.json.format(bytes(self.args), indent=-1).decode()
 
 
 class _ResponsePart(msgspec.Struct, omit_defaults=True, rename="camel"):
@@ -106,7 +127,15 @@ class _Declaration(msgspec.Struct, omit_defaults=True, rename="camel"):
     name: str
     description: str = ""
     parameters_json_schema: dict[str, Any] | None = None
+    other_parameters_json_schema: dict[str, Any] | None = field(
+        default=None, name="parameters_json_schema"
+    )
+    # In the words of OpenAPI, not of JSON schema.
     parameters: dict[str, Any] | None = None
+
+    def schema(self) -> dict[str, Any]:
+        given = self.parameters_json_schema or self.other_parameters_json_schema or self.parameters
+        return given or {"type": "object", "properties": {}}
 
 
 class _Tool(msgspec.Struct, omit_defaults=True, rename="camel"):
@@ -114,7 +143,7 @@ class _Tool(msgspec.Struct, omit_defaults=True, rename="camel"):
 
 
 class _CallingConfig(msgspec.Struct, omit_defaults=True, rename="camel"):
-    mode: str = "AUTO"
+    mode: str | None = None
     allowed_function_names: list[str] | None = None
 
 
@@ -126,6 +155,8 @@ class _ThinkingConfig(msgspec.Struct, omit_defaults=True, rename="camel"):
     include_thoughts: bool | None = None
     thinking_level: str | None = None
     thinking_budget: int | None = None
+    other_thinking_level: str | None = field(default=None, name="thinking_level")
+    other_thinking_budget: int | None = field(default=None, name="thinking_budget")
 
 
 class _Generation(msgspec.Struct, omit_defaults=True, rename="camel"):
@@ -220,7 +251,7 @@ _ERROR: msgspec.json.Decoder[_WithError | list[_WithError]] = msgspec.json.Decod
 def _answered(body: bytes) -> _Response:
     try:
         return _RESPONSE.decode(body)
-    except _NOT_JSON as error:
+    except UNREADABLE as error:
         raise MalformedAnswer(f"not an answer of generateContent: {error}") from error
 
 
@@ -254,28 +285,22 @@ def _made_up_id(answer_id: str, count: int) -> str:
     return f"call_{scope}_{count}" if scope else f"call_{count}"
 
 
-def _arguments(args: Raw | None) -> str:
-    return bytes(args or _NO_ARGUMENTS).decode()
-
-
 def _args(arguments: str) -> Raw:
     """Arguments as the object that Google wants, without line ends, which would cut an event."""
     if not arguments.strip():
-        return _NO_ARGUMENTS
+        return Raw(b"{}")
     try:
         msgspec.json.decode(arguments, type=dict[str, Raw])
         return Raw(msgspec.json.format(arguments.encode(), indent=-1))
-    except _NOT_JSON:
+    except UNREADABLE:
         # A model wrote something broken, and was told so in what follows: keep it as it was.
         return Raw(msgspec.json.encode({"arguments": arguments}))
 
 
 def _read_media(blob: _Blob | None, file: _File | None) -> Media | None:
     if blob is not None:
-        return Media(blob.mime_type, data=blob.data)
-    if file is not None:
-        return Media(file.mime_type or "application/octet-stream", url=file.file_uri)
-    return None
+        return blob.read()
+    return None if file is None else file.read()
 
 
 def _write_media(media: Media) -> _Part:
@@ -387,6 +412,7 @@ _WITHOUT_THOUGHT = ("gemini-1", "gemini-2.0", "gemma")
 
 
 def _write_thinking(effort: Effort | None, model: str) -> _ThinkingConfig | None:
+    model = model.removeprefix("models/")
     if effort is None or model.startswith(_WITHOUT_THOUGHT):
         return None
     if model.startswith("gemini-2.5"):
@@ -424,7 +450,7 @@ class _Calls:
     def call(self, call: _FunctionCall) -> ToolUse:
         id = call.id or _made_up_id("", self._count)
         self._count += 1
-        use = ToolUse(id, call.name, _arguments(call.args))
+        use = ToolUse(id, call.name, call.arguments)
         self._open.append(use)
         return use
 
@@ -500,10 +526,10 @@ def _read_tools(tools: Sequence[_Tool]) -> list[Tool]:
     for i, tool in enumerate(tools):
         if tool.function_declarations is UNSET:
             raise MalformedRequest(f"`tools[{i}]` is a tool of Google's own.")
-        for declared in tool.function_declarations:
-            schema = declared.parameters_json_schema or declared.parameters
-            schema = schema or {"type": "object", "properties": {}}
-            read.append(Tool(declared.name, declared.description, schema))
+        read += [
+            Tool(declared.name, declared.description, declared.schema())
+            for declared in tool.function_declarations
+        ]
     return read
 
 
@@ -529,9 +555,12 @@ def _read_format(generation: _Generation) -> OutputFormat | None:
 def _read_effort(config: _ThinkingConfig | None) -> Effort | None:
     if config is None:
         return None
-    if config.thinking_level is not None:
-        return _LEVELS.get(config.thinking_level.upper())
+    level = config.thinking_level or config.other_thinking_level
+    if level is not None:
+        return _LEVELS.get(level.upper())
     budget = config.thinking_budget
+    if budget is None:
+        budget = config.other_thinking_budget
     if budget is None or budget < 0:
         return None
     return next((effort for effort, most in _BUDGETS.items() if budget <= most), "high")
@@ -587,7 +616,7 @@ def _read_words(response: _Response) -> Iterator[Text | Thinking | ToolUse]:
         if part.function_call is not None:
             call = part.function_call
             id = call.id or _made_up_id(response.response_id, calls)
-            yield ToolUse(id, call.name, _arguments(call.args))
+            yield ToolUse(id, call.name, call.arguments)
             calls += 1
         elif part.thought:
             yield Thinking(part.text or "", _mark(part.thought_signature))
@@ -670,7 +699,7 @@ class _Reader:
         id = call.id or _made_up_id(self._answer_id or "", self._calls)
         self._calls += 1
         yield ToolStarted(self._index, id, call.name)
-        yield ToolDelta(self._index, _arguments(call.args))
+        yield ToolDelta(self._index, call.arguments)
 
 
 class _Writer:
@@ -742,7 +771,7 @@ class _Meter:
         self._sample.add(event)
         try:
             response = _RESPONSE.decode(sse.parse(event)[1])
-        except _NOT_JSON:
+        except UNREADABLE:
             return
         if response.usage_metadata is not None:
             self.usage = response.usage_metadata.read()
@@ -774,6 +803,8 @@ _STATUSES = {
 }
 _UNKNOWN_STATUS = (500, "INTERNAL")
 _KEY_REASONS = frozenset({"API_KEY_INVALID", "API_KEY_EXPIRED"})
+# Said like haste, but waiting does not help.
+_NO_CREDIT = re.compile(r"credits? (?:are|is|were|was|has|have been) (?:depleted|exhausted)")
 _RETRY_INFO = "type.googleapis.com/google.rpc.RetryInfo"
 _ERROR_INFO = "type.googleapis.com/google.rpc.ErrorInfo"
 _SECONDS = re.compile(r"(\d+(?:\.\d+)?)s")
@@ -781,6 +812,8 @@ _SECONDS = re.compile(r"(\d+(?:\.\d+)?)s")
 
 def _class(error: _Error, status: int) -> ErrorClass:
     known = _CLASSES.get(error.status)
+    if known is ErrorClass.RATE_LIMIT and _NO_CREDIT.search(error.message):
+        return ErrorClass.AUTH
     if known is not None:
         return known
     if any(detail.reason in _KEY_REASONS for detail in error.details):
@@ -791,7 +824,7 @@ def _class(error: _Error, status: int) -> ErrorClass:
 def _read_error(body: bytes) -> _Error | None:
     try:
         decoded = _ERROR.decode(body)
-    except _NOT_JSON:
+    except UNREADABLE:
         return None
     if isinstance(decoded, list):
         return decoded[0].error if decoded else None
@@ -843,7 +876,7 @@ class GoogleGenerate:
     def usage(self, body: bytes) -> Usage | None:
         try:
             usage = _USAGE.decode(body).usage_metadata
-        except _NOT_JSON:
+        except UNREADABLE:
             return None
         return usage.read() if usage else None
 
@@ -888,6 +921,7 @@ class GoogleGenerate:
         )
 
     def write_request(self, conversation: Conversation, model: str) -> bytes:
+        """Whether tools may be used in parallel has no place in this API and is left out."""
         said = conversation
         system = _Content([_Part(text=said.system)]) if said.system else None
         return msgspec.json.encode(

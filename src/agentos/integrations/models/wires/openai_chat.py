@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import msgspec
@@ -17,10 +18,14 @@ from agentos.integrations.models.wires import (
     sse,
 )
 from agentos.integrations.models.wires.base import Glance, StreamMeter, WireName
+from agentos.integrations.models.wires.decoding import UNREADABLE
 from agentos.integrations.models.wires.metering import EventMeter
 from agentos.integrations.models.wires.openai_chat_usage import ChatUsage
 
 _DONE = b"data: [DONE]"
+# A URL that is not the data itself; a file that the provider keeps.
+_URL = re.compile(rb'url"\s*:\s*"(?!data:)')
+_FILE = re.compile(rb'"file_id"\s*:')
 
 
 class _StreamOptions(msgspec.Struct, gc=False):
@@ -87,7 +92,8 @@ class OpenAIChat:
             model=glancing.named(request.model),
             stream=request.stream is True,
             max_output=None if most is None else most * choices,
-            open_ended=glancing.given(request.web_search_options) or glancing.refers_outside(body),
+            open_ended=glancing.given(request.web_search_options)
+            or glancing.refers_outside(body, _URL, _FILE),
             wants_usage=not request.stream or (options is not None and bool(options.include_usage)),
             service_tier=request.service_tier,
         )
@@ -114,7 +120,7 @@ class OpenAIChat:
     def usage(self, body: bytes) -> Usage | None:
         try:
             told = _ANSWERED.decode(body).usage
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except UNREADABLE:
             return None
         return None if told is None else told.read()
 
@@ -177,7 +183,7 @@ class ChatMeter(EventMeter):
             return False
         try:
             chunk = _CHUNK.decode(data)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except UNREADABLE:
             self.delivered = True
             return False
         told = chunk.told()

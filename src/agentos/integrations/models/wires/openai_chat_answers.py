@@ -25,6 +25,7 @@ from agentos.integrations.models.conversation import (
 )
 from agentos.integrations.models.wires import openai_chat_usage, openai_errors, sse
 from agentos.integrations.models.wires.base import MalformedAnswer
+from agentos.integrations.models.wires.decoding import UNREADABLE
 from agentos.integrations.models.wires.openai_chat_usage import ChatUsage
 
 # What an error inside a stream counts as that has no status of its own.
@@ -104,7 +105,7 @@ _COMPLETION = msgspec.json.Decoder(_Completion)
 def _decode(data: bytes) -> _Completion:
     try:
         return _COMPLETION.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except UNREADABLE as error:
         raise MalformedAnswer(f"not a chat completion: {error}") from None
 
 

@@ -13,6 +13,7 @@ from agentos.integrations.models.wires.base import (
     StreamMeter,
     WireName,
 )
+from agentos.integrations.models.wires.decoding import UNREADABLE
 from agentos.integrations.models.wires.metering import NoStream
 from agentos.integrations.models.wires.openai_chat_usage import ChatUsage
 
@@ -50,7 +51,7 @@ class OpenAIEmbeddings:
     def usage(self, body: bytes) -> Usage | None:
         try:
             told = _ANSWERED.decode(body).usage
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except UNREADABLE:
             return None
         # Nothing is written, whatever a total may say.
         return None if told is None else Usage(input=told.prompt_tokens or told.total_tokens or 0)

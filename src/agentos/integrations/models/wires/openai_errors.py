@@ -8,6 +8,7 @@ import msgspec
 
 from agentos.integrations.models.failures import ErrorClass
 from agentos.integrations.models.wires import classing
+from agentos.integrations.models.wires.decoding import UNREADABLE
 
 _CODES = {
     "context_length_exceeded": ErrorClass.CONTEXT_LENGTH,
@@ -57,7 +58,7 @@ def error_class(status: int, body: bytes) -> tuple[ErrorClass, str]:
     """The class and message of an error answer."""
     try:
         decoded: Any = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except UNREADABLE:
         message = classing.plain(body, status)
         return classing.by_words(status, message), message
     return error_class_of(status, decoded)

@@ -51,20 +51,11 @@ from agentos.integrations.models.wires.base import (
     StreamWriter,
     WireName,
 )
+from agentos.integrations.models.wires.decoding import UNREADABLE
 from agentos.integrations.models.wires.metering import Sample
 from agentos.integrations.models.wires.turns import cannot_carry
 
 T = TypeVar("T")
-
-_NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError)
-
-# What is left out of a request reads as null.
-_NULL = Raw(b"null")
-
-
-def _given(raw: Raw) -> bool:
-    return bytes(raw) != b"null"
-
 
 # What a glance reads
 
@@ -77,10 +68,10 @@ class _Peek(msgspec.Struct):
     model: str
     stream: bool | None = None
     max_output_tokens: int | None = None
-    input: Raw = _NULL
+    input: Raw = Raw()
     previous_response_id: str | None = None
-    conversation: Raw = _NULL
-    prompt: Raw = _NULL
+    conversation: Raw = Raw()
+    prompt: Raw = Raw()
     tools: list[_ToolKind] | None = None
     background: bool | None = None
     service_tier: str | None = None
@@ -90,17 +81,23 @@ _PEEK = msgspec.json.Decoder(_Peek)
 
 # Tools that are run by the caller, who sends what they found: it is in the request.
 _OWN_TOOLS = frozenset({"function", "custom"})
+_ELSEWHERE = (b'"file_id"', b'"file_url"', b'"item_reference"')
+_IMAGE = re.compile(rb'"image_url"\s*:\s*"(?!data:)')
 
 
 def _open_ended(peek: _Peek) -> bool:
-    if peek.previous_response_id or _given(peek.conversation) or _given(peek.prompt):
+    if (
+        peek.previous_response_id
+        or glancing.given(peek.conversation)
+        or glancing.given(peek.prompt)
+    ):
         return True
     if peek.tools and any(tool.type not in _OWN_TOOLS for tool in peek.tools):
         return True
     items = bytes(peek.input)
     if not items.startswith(b"["):
         return False
-    return b'"item_reference"' in items or glancing.refers_outside(items)
+    return any(mark in items for mark in _ELSEWHERE) or glancing.refers_outside(items, _IMAGE)
 
 
 # Requests, as they are read
@@ -189,8 +186,8 @@ class _Request(msgspec.Struct):
     top_p: float | None = None
     stream: bool | None = None
     previous_response_id: str | None = None
-    conversation: Raw = _NULL
-    prompt: Raw = _NULL
+    conversation: Raw = Raw()
+    prompt: Raw = Raw()
 
 
 _KIND = msgspec.json.Decoder(_Kind)
@@ -229,8 +226,8 @@ def _refuse(request: _Request) -> None:
     """Names the first thing in a request that only OpenAI keeps."""
     found = {
         "previous_response_id": request.previous_response_id is not None,
-        "conversation": _given(request.conversation),
-        "prompt": _given(request.prompt),
+        "conversation": glancing.given(request.conversation),
+        "prompt": glancing.given(request.prompt),
     }
     for name, given in found.items():
         if given:
@@ -421,7 +418,7 @@ def _write_wishes(said: Conversation, model: str) -> dict[str, Any]:
         "max_output_tokens": said.max_tokens,
         "temperature": None if reasons else said.temperature,
         "top_p": None if reasons else said.top_p,
-        "reasoning": effort and {"effort": effort, "summary": "auto"},
+        "reasoning": effort and {"effort": effort},
         "text": said.output_format and _write_format(said.output_format),
     }
     if said.tools:
@@ -513,7 +510,7 @@ _REASONING_ITEM = msgspec.json.Decoder(_ReasoningItem)
 def _answered(decoder: msgspec.json.Decoder[T], data: bytes | Raw) -> T:
     try:
         return decoder.decode(data)
-    except _NOT_JSON as error:
+    except UNREADABLE as error:
         raise MalformedAnswer(f"not an answer of the Responses API: {error}") from error
 
 
@@ -837,6 +834,7 @@ class _Reader:
         self._cutter = sse.Cutter()
         self._started = False
         self.ended = False
+        self._broke = False
         self._refused = False
         # Which part of the answer an item, or a content of it, is.
         self._parts: dict[tuple[int, int], int] = {}
@@ -956,6 +954,10 @@ class _Reader:
         return self._broken(event.error or _Error(event.code, event.message))
 
     def _broken(self, error: _Error) -> list[StreamEvent]:
+        # An error may be followed by the response that failed of it.
+        if self._broke:
+            return []
+        self._broke = True
         error_class, message = _error_class(error)
         return [Broken(error_class, message)]
 
@@ -1016,14 +1018,14 @@ class _Meter:
 def _type_within(event: bytes) -> bytes:
     try:
         return _KIND.decode(sse.parse(event)[1]).type.encode()
-    except _NOT_JSON:
+    except UNREADABLE:
         return b""
 
 
 def _usage_at_end(event: bytes) -> Usage | None:
     try:
         usage = _END_USAGE.decode(sse.parse(event)[1]).response.usage
-    except _NOT_JSON:
+    except UNREADABLE:
         return None
     return usage.read() if usage else None
 
@@ -1040,8 +1042,10 @@ class OpenAIResponses:
             raise MalformedRequest(
                 "`background` is not available here.", hint="Leave it out, and use `stream`."
             )
-        if not _given(peek.input) and not (
-            peek.previous_response_id or _given(peek.conversation) or _given(peek.prompt)
+        if not glancing.given(peek.input) and not (
+            peek.previous_response_id
+            or glancing.given(peek.conversation)
+            or glancing.given(peek.prompt)
         ):
             raise MalformedRequest("`input` is missing.")
         return Glance(
@@ -1060,7 +1064,7 @@ class OpenAIResponses:
     def usage(self, body: bytes) -> Usage | None:
         try:
             usage = _USAGE.decode(body).usage
-        except _NOT_JSON:
+        except UNREADABLE:
             return None
         return usage.read() if usage else None
 
