@@ -36,6 +36,7 @@ COMMANDS: dict[str, Lazy] = {
     "audit": Lazy("audit", "What was changed in the tenant, and by whom."),
     "events": Lazy("events", "What happens in the tenant, live or from history."),
     "objects": Lazy("objects", "Files of the tenant."),
+    "models": Lazy("models", "Models, providers, fallback chain and prices."),
     "usage": Lazy("usage", "What was used and what it costs."),
     "budgets": Lazy("budgets", "Hard caps on what is spent."),
     "config": Lazy("config", "Every setting of this installation and its value.", only=True),

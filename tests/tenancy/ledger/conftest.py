@@ -182,9 +182,7 @@ class Bank:
 
 
 @pytest.fixture
-def bank(
-    superuser: asyncpg.Connection[Any], platform_db: Database, tmp_path: Path
-) -> Bank:
+def bank(superuser: asyncpg.Connection[Any], platform_db: Database, tmp_path: Path) -> Bank:
     return Bank(superuser, platform_db, tmp_path / "ledger")
 
 

@@ -137,9 +137,7 @@ async def watched(superuser: asyncpg.Connection[Any]) -> AsyncIterator[list[asyn
 
 
 async def plan_for(bank: Bank, engines: Engines, database: str, **changes: int) -> Spending:
-    spender = await bank.tenant(
-        plan="pro", tokens_per_month=TOKENS, concurrent_model_calls=SLOTS
-    )
+    spender = await bank.tenant(plan="pro", tokens_per_month=TOKENS, concurrent_model_calls=SLOTS)
     teams, sessions = [uuid7(), uuid7()], [uuid7(), uuid7(), uuid7()]
     await bank.budget(spender, "tenant", CAPS["tenant"])
     for team in teams:
@@ -186,9 +184,7 @@ async def recovered(bank: Bank) -> None:
 async def check_all_booked(bank: Bank, booked: set[UUID]) -> None:
     rows = await bank.superuser.fetch("select id from model_calls")
     assert booked <= {row["id"] for row in rows}
-    settled = await bank.superuser.fetch(
-        "select call_id from ledger_entries where kind = 'settle'"
-    )
+    settled = await bank.superuser.fetch("select call_id from ledger_entries where kind = 'settle'")
     assert booked <= {row["call_id"] for row in settled}
 
 
@@ -232,17 +228,21 @@ async def test_processes_are_killed_and_no_budget_is_overrun(
 async def test_lost_connections_lose_and_double_nothing(
     bank: Bank, engines: Engines, database: str, superuser: asyncpg.Connection[Any]
 ) -> None:
+    chance = random.Random(5)
     spenders = Spenders(await plan_for(bank, engines, database))
     watch = await asyncpg.connect(engines.dsn("postgres", database))
     async with asyncio.timeout(60), watched(watch) as over:
         async with spenders.run(5) as first, spenders.run(6) as second:
             await spenders.start(first, second)
-            while None in (first.returncode, second.returncode):
-                cut = await superuser.fetchval(
+            cuts = 0
+            while cuts < 20 and None in (first.returncode, second.returncode):
+                cuts += await superuser.fetchval(
                     """select count(pg_terminate_backend(pid)) from pg_stat_activity
                        where application_name = 'spending' and state <> 'idle'"""
                 )
-                await asyncio.sleep(0.05 if cut else 0.001)
+                await asyncio.sleep(chance.random() * 0.1)
+            assert cuts
+            await asyncio.gather(first.wait(), second.wait())
             assert (first.returncode, second.returncode) == (0, 0)
         await recovered(bank)
     await watch.close()

@@ -26,6 +26,7 @@ from agentos.integrations.models.failures import ErrorClass, Failure
 from agentos.integrations.models.health import Health
 from agentos.integrations.models.passage import Passage, passage
 from agentos.integrations.models.prices import Catalogue, Rates, may_carry_sound
+from agentos.integrations.models.providers.asking import masked
 from agentos.integrations.models.providers.demo import CONTEXT_WINDOW as DEMO_WINDOW
 from agentos.integrations.models.routing import FaceNotServed, Target, targets, way
 from agentos.integrations.models.upstream import (
@@ -39,7 +40,6 @@ from agentos.integrations.models.wires.registry import TRANSLATING
 from agentos.kernel import metrics
 from agentos.kernel.clock import Clock
 from agentos.kernel.errors import AgentOSError, Kind
-from agentos.kernel.redaction import redact
 from agentos.tenancy.ledger.calls import Amount, FinishedCall, Reservation, Spender
 from agentos.tenancy.ledger.escrow import Escrow
 from agentos.tenancy.rate_limits import RateLimited, RateLimiter
@@ -394,7 +394,7 @@ class OpenCall:
         self._sent = True
         answer = await exchange.open()
         if answer.status != 200:
-            return await _refusal(wire, answer)
+            return await _refusal(wire, answer, connection.key)
         if glance.stream:
             return await self._open_stream(wire, answer)
         self._take_whole(wire, await answer.body(_MOST_ANSWER))
@@ -422,7 +422,8 @@ class OpenCall:
                 self._first_byte = time.perf_counter()
             held.append(carried.carry(data))
             if not carried.delivered and (broken := carried.broken()) is not None:
-                return Failure(_class_of(broken.kind), redact(broken.message))
+                key = self.target.provider.connection.key
+                return Failure(_class_of(broken.kind), masked(broken.message, key))
             if (
                 carried.delivered
                 or carried.ended
@@ -555,11 +556,11 @@ class _Exchange:
             await context.__aexit__(None, None, None)
 
 
-async def _refusal(wire: Wire, answer: UpstreamAnswer) -> Failure:
+async def _refusal(wire: Wire, answer: UpstreamAnswer, key: str | None) -> Failure:
     error_class, message = wire.error_class(answer.status, await answer.body(_MOST_ERROR))
     return Failure(
         error_class,
-        redact(message) or f"status {answer.status}",
+        masked(message, key),
         status=answer.status,
         retry_after=_seconds(answer.header("retry-after")),
     )

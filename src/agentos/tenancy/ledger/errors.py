@@ -24,7 +24,7 @@ class PriceUnknown(AgentOSError):
 
     code = "price_unknown"
     kind = Kind.PLAN
-    hint = "Set its price with `agentos models price set`, or remove the budget."
+    hint = "Set its price with `agentos models prices set`, or remove the budget."
 
 
 class TooManyCalls(AgentOSError):

@@ -110,7 +110,7 @@ class Escrow:
         opened = self._opened(reservation)
         del self._open[opened.call_id]
         at = self._clock.now()
-        entry = _settlement(opened, call)
+        entry = self._settlement(opened, call)
         entry.at = at
         entry.segment = self._spool.end(Settled(opened.call_id, at, call))
         self._poster.add(entry)
@@ -151,7 +151,7 @@ class Escrow:
         """
         opened = self._opened(reservation)
         opened.tried = True
-        entry = _settlement(opened, call)
+        entry = self._settlement(opened, call)
         entry.at = self._clock.now()
         await post(tx, self.owner, [entry], self._outbox, entry.at)
         tx.after_commit(lambda: self._settled_elsewhere(opened, entry))
@@ -179,8 +179,10 @@ class Escrow:
         try:
             yield
         finally:
-            for loop in loops:
-                loop.cancel()
+            # Between two transactions, not in the middle of one.
+            async with self._poster.desk:
+                for loop in loops:
+                    loop.cancel()
             ends = await asyncio.gather(*loops, return_exceptions=True)
             await self._close()
             for end in ends:
@@ -232,6 +234,42 @@ class Escrow:
             raise ReservationEnded()
         return opened
 
+    def _settlement(self, opened: _Opened, call: FinishedCall) -> Entry:
+        cost = call.cost_micros or 0
+        if cost > opened.micros:
+            self._overrun(opened, call, cost)
+        spent = {"micros": cost, "tokens": tokens_of(call), "calls": 0}
+        return Entry(
+            kind="settle",
+            call_id=opened.call_id,
+            spender=opened.spender,
+            at=opened.at,
+            holds=opened.group.holds,
+            held_micros=-opened.micros,
+            held_tokens=-opened.tokens,
+            call=call,
+            kept=[(pot, min(amount, spent[pot.unit])) for pot, amount in opened.takes],
+        )
+
+    def _overrun(self, opened: _Opened, call: FinishedCall, cost: int) -> None:
+        """Covers as much as possible of a cost that was not foreseen, and says so."""
+        overruns.inc()
+        log.warning(
+            "a model call cost more than was reserved for it",
+            call_id=str(opened.call_id),
+            provider=call.provider,
+            model=call.model,
+            reserved_micros=opened.micros,
+            cost_micros=cost,
+        )
+        for number, (pot, amount) in enumerate(opened.takes):
+            if pot.unit == "micros":
+                more = min(cost - amount, max(pot.free, 0))
+                pot.take(more)
+                opened.takes[number] = (pot, amount + more)
+        # The rest is covered by nothing: no more is handed out before it is posted.
+        self._teller.doubt(opened.group.holds)
+
     def _settled_elsewhere(self, opened: _Opened, entry: Entry) -> None:
         if self._open.pop(opened.call_id, None) is None:
             return
@@ -261,32 +299,6 @@ class Escrow:
             self._spool.close(remove=False)
         else:
             self._spool.close(remove=True)
-
-
-def _settlement(opened: _Opened, call: FinishedCall) -> Entry:
-    cost, tokens = call.cost_micros or 0, tokens_of(call)
-    if cost > opened.micros:
-        overruns.inc()
-        log.warning(
-            "a model call cost more than was reserved for it",
-            call_id=str(opened.call_id),
-            provider=call.provider,
-            model=call.model,
-            reserved_micros=opened.micros,
-            cost_micros=cost,
-        )
-    spent = {"micros": cost, "tokens": tokens, "calls": 0}
-    return Entry(
-        kind="settle",
-        call_id=opened.call_id,
-        spender=opened.spender,
-        at=opened.at,
-        holds=opened.group.holds,
-        held_micros=-opened.micros,
-        held_tokens=-opened.tokens,
-        call=call,
-        kept=[(pot, min(amount, spent[pot.unit])) for pot, amount in opened.takes],
-    )
 
 
 def _covers(takes: list[tuple[Pot, int]]) -> int:
