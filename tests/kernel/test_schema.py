@@ -56,3 +56,25 @@ def test_head_is_what_alembic_says() -> None:
     config = Config()
     config.set_main_option("script_location", "agentos:migrations")
     assert ScriptDirectory.from_config(config).get_current_head() == schema.head()
+
+
+async def test_the_demo_key_keeps_up_with_what_is_new(empty: str) -> None:
+    await schema.migrate(empty)
+    await schema.migrate(empty, "0001")
+    connection = await asyncpg.connect(empty)
+    # As the owner, who sees no rows while row-level security is forced.
+    await connection.execute("alter table api_keys no force row level security")
+    await connection.execute("alter table tenants no force row level security")
+    await connection.execute(
+        """insert into tenants (id, name, slug) values (gen_random_uuid(), 'T', 't');
+           insert into api_keys (tenant_id, id, name, last_four, token_hash, scopes, created_by)
+           select t.id, gen_random_uuid(), k.name, 'aaaa', k.name::bytea, '{vault:read}', k.maker
+           from tenants t, (values ('demo', 'AgentOS'), ('demo-2', 'AgentOS'), ('ci', 'Ada')) k (name, maker)"""
+    )
+    await schema.migrate(empty)
+    await connection.execute("alter table api_keys no force row level security")
+    rows = await connection.fetch("select name, scopes from api_keys")
+    await connection.close()
+    scopes = {row["name"]: set(row["scopes"]) for row in rows}
+    assert {"vault:read", "models:use", "budgets:write"} <= scopes["demo"]
+    assert scopes["demo-2"] == scopes["ci"] == {"vault:read"}

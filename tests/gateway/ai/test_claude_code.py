@@ -32,7 +32,7 @@ async def claude(home: Path, base: str, key: str, model: str, *args: str) -> tup
             "ANTHROPIC_BASE_URL": base,
             "ANTHROPIC_API_KEY": key,
             "ANTHROPIC_DEFAULT_HAIKU_MODEL": model,
-            "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+            **({} if "noness" in str(home) else {"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1"}),
             "CLAUDE_CODE_DISABLE_BACKGROUND_TASKS": "1",
             "CLAUDE_CODE_MAX_RETRIES": "1",
             "HTTPS_PROXY": "http://127.0.0.1:9",
@@ -56,21 +56,21 @@ async def test_all(lab: Lab, openai_server: OpenAIServer, tmp_path: Path, monkey
     async def go(label, key, model, *args):
         t = time.time()
         r = await claude(tmp_path / label, f"{lab.gateway.url}/api/ai/anthropic", key, model, *args)
-        print("=====", label, round(time.time() - t, 1), r)
+        print("=====", label, round(time.time() - t, 1), r[0], r[1][:1500], r[2][-300:])
         for s in seen: print("   ", s)
         seen.clear()
         return r
-    await go("plain", lab.key, "demo", "What is 12*7?")
-    await go("bash", lab.key, "demo", "--permission-mode", "bypassPermissions", 'Do it.\n```demo\ncall Bash {"command": "echo made-$((40+2)) | tee made.txt", "description": "x"}\nsay The result:\nresult\n```')
-    await go("wrong", "sk_wrong", "demo", "What is 12*7?")
-    await lab.connect("openai", openai_server)
-    openai_server.queue(Reply(text="Let me see.", tool_calls=[ToolCall("Bash", {"command": "echo made-$((40+2))", "description": "x"})]), Reply(text="It is done."))
-    await go("openai", lab.key, f"openai/{GPT}", "--permission-mode", "bypassPermissions", "Do it")
-    for r in openai_server.requests:
-        print(r.method, r.path, r.status, [m["role"] for m in r.json["messages"]] if r.json else None, list(r.json), len(r.body))
-        print({k: v for k, v in r.json.items() if k not in ("messages", "tools")})
-        print(str(r.json["messages"][-2:])[:1500])
-    a = await lab.person.client.put("/api/budgets", json={"scope": "tenant", "cap_micros": 10})
-    print(a.status_code, a.text)
-    await go("budget", lab.key, f"openai/{GPT}", "Do it")
-    for c in await lab.calls(): print(c)
+
+    B = ("--permission-mode", "bypassPermissions")
+
+    from agentos.gateway.ai.exchange import AiExchange
+    orig = AiExchange.body
+    async def body(self, most):
+        b = await orig(self, most)
+        open(f"/tmp/ccbody-{len(seen)}.json", "wb").write(b)
+        return b
+    monkeypatch.setattr(AiExchange, "body", body)
+    await go("ts", lab.key, "demo", *B, 'Do it.\n```demo\ncall ToolSearch {"query":"select:WebFetch,WebSearch"}\ncall WebSearch {"query":"hello"}\nsay Res:\nresult\n```')
+    await go("ts2", lab.key, "demo", *B, 'Do it.\n```demo\ncall ToolSearch {"query":"select:WebFetch,WebSearch"}\nthen\ncall WebSearch {"query":"hello"}\nsay Res:\nresult\n```')
+    await go("agent", lab.key, "demo", *B, 'Do it.\n```demo\ncall Agent {"description":"d","prompt":"What is 3*5?","subagent_type":"general-purpose"}\nsay Res:\nresult\n```')
+    await go("skill", lab.key, "demo", *B, 'Do it.\n```demo\ncall Skill {"skill":"init"}\nsay Res:\nresult\n```')

@@ -199,3 +199,11 @@ create table meters (
     primary key (tenant_id, day, meter)
 ) with (fillfactor = 50);
 call protect_tenant_table('meters', 'select, insert, update', 'select, insert, update');
+
+-- The key that `agentos up` prints may do everything; this adds what is new. Owners do not see rows
+-- of tenants, so the table is opened to them for this one statement.
+alter table api_keys no force row level security;
+update api_keys
+    set scopes = scopes || '{models:use,models:read,models:write,usage:read,budgets:write}'
+    where name = 'demo' and created_by = 'AgentOS' and not scopes @> '{models:use}';
+alter table api_keys force row level security;
