@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 
 import asyncpg
 
@@ -14,6 +15,8 @@ from agentos.kernel.database import Database
 from agentos.kernel.errors import AgentOSError
 from agentos.kernel.logs import get_logger
 from agentos.kernel.objects import ObjectStore
+from agentos.kernel.outbox import Outbox
+from agentos.tenancy.ledger.recovery import recover, release_expired_holds
 
 log = get_logger(__name__)
 
@@ -34,12 +37,19 @@ class Retention:
 
 class Sweeper:
     def __init__(
-        self, platform_db: Database, store: ObjectStore, clock: Clock, retention: Retention
+        self,
+        platform_db: Database,
+        store: ObjectStore,
+        clock: Clock,
+        retention: Retention,
+        ledger: tuple[Path, Outbox] | None = None,
     ):
+        """`ledger` is where this machine's spools are, and how their events are announced."""
         self._db = platform_db
         self._store = store
         self._clock = clock
         self._retention = retention
+        self._ledger = ledger
 
     async def run(self) -> None:
         """Sweeps until cancelled."""
@@ -74,6 +84,10 @@ class Sweeper:
         ):
             await self._delete(table, key, condition, before)
         await objects.sweep(self._db, self._store, older_than=_OBJECT_GRACE)
+        if self._ledger is not None:
+            directory, outbox = self._ledger
+            await recover(directory, self._db, outbox, self._clock)
+        await release_expired_holds(self._db)
 
     async def _delete(self, table: str, key: str, condition: str, before: object) -> None:
         statement = (

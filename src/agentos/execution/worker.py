@@ -12,6 +12,7 @@ from agentos.kernel.bus import Bus
 from agentos.kernel.clock import Clock
 from agentos.kernel.database import Database
 from agentos.kernel.objects import ObjectStore
+from agentos.kernel.outbox import Outbox
 from agentos.kernel.settings import Settings
 
 
@@ -31,4 +32,9 @@ class Worker:
         )
         async with asyncio.TaskGroup() as group:
             group.create_task(Relay(self.platform_db, self.bus).run())
-            group.create_task(Sweeper(self.platform_db, self.objects, self.clock, retention).run())
+            group.create_task(self._sweeper(retention).run())
+
+    def _sweeper(self, retention: Retention) -> Sweeper:
+        # The relay polls, so what a recovery announces needs no wake-up.
+        ledger = (self.settings.data_dir / "ledger", Outbox(lambda: None))
+        return Sweeper(self.platform_db, self.objects, self.clock, retention, ledger)

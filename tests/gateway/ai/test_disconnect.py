@@ -179,13 +179,17 @@ async def test_the_demo_model_stops_as_well(
         "model": "demo",
         "max_tokens": 500,
         "stream": True,
-        "messages": [{"role": "user", "content": "@demo delay 20 per word\n@demo say a b c d e"}],
+        "messages": [{"role": "user", "content": "```demo\nrepeat 9 tick\nwait 5000\nsay x\n```"}],
     }
     async with lab.models.stream("POST", MESSAGES.path, json=body) as answer:
         assert answer.status_code == 200
-        await anext(answer.aiter_bytes())
+        lines = answer.aiter_lines()
+        while "tick" not in await anext(lines):
+            pass
     (call,) = await finished_calls(lab, 1)
-    assert call["provider"] == "demo"
+    assert (call["provider"], call["outcome"], call["cost_micros"]) == ("demo", "cancelled", 0)
+    assert call["duration_ms"] < 5000
+    assert call["output_tokens"] > 0
     await nothing_is_held(superuser, lab)
 
 

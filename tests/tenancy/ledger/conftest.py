@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
@@ -11,6 +12,7 @@ from typing import Any
 from uuid import UUID
 
 import asyncpg
+import msgspec
 import pytest
 
 from agentos.kernel.clock import Clock, SystemClock
@@ -128,10 +130,8 @@ class Bank:
 
     async def events(self, kind: str) -> list[dict[str, Any]]:
         rows = await self.superuser.fetch(
-            "select data::text::jsonb #>> '{}' as data from outbox where type = $1", kind
+            "select data::text as data from outbox where type = $1", kind
         )
-        import msgspec
-
         return [msgspec.json.decode(row["data"]) for row in rows]
 
     async def held(self) -> int:
@@ -188,3 +188,12 @@ def bank(superuser: asyncpg.Connection[Any], platform_db: Database, tmp_path: Pa
 
 def amount(micros: int | None, tokens: int = 5) -> Amount:
     return Amount(micros, tokens)
+
+
+async def until(condition: Callable[[], Awaitable[bool]]) -> None:
+    """Looks again and again: the database does not tell."""
+    async with asyncio.timeout(20):
+        while True:
+            if await condition():
+                return
+            await asyncio.sleep(0.02)

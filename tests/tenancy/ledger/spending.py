@@ -73,25 +73,12 @@ async def call(escrow: Escrow, spender: Spender, chance: random.Random, dearest:
     say(str(reservation.call_id))
 
 
-async def dump(escrow):
-    await asyncio.sleep(12)
-    with open(f"/tmp/dump.{os.getpid()}", "w") as f:
-        for t in asyncio.all_tasks():
-            if "call(" in repr(t) or "one(" in repr(t): continue
-            t.print_stack(file=f)
-        async with escrow._db.transaction() as tx:
-            for row in await tx.fetch("select * from accounts"): print(dict(row), file=f)
-            for row in await tx.fetch("select * from holds"): print(dict(row), file=f)
-        print(escrow.owner, len(escrow._open), [ (h.account.scope, h.doubtful, h.lost, [(p.cap,p.free,p.taken,p.unposted) for p in h.pots]) for h in escrow._teller._holds.values()], len(escrow._poster._pending), escrow._poster.desk, escrow._teller._failures, file=f)
-
-
 async def spend(plan: Spending) -> None:
     chance = random.Random(plan.seed)
     db = await Database.connect(plan.dsn, size=4, name="spending")
     escrow = Escrow(db, Outbox(lambda: None), SystemClock(), Path(plan.directory), 10)
     async with escrow.running():
         say("up")
-        dt = asyncio.create_task(dump(escrow))
         await asyncio.to_thread(sys.stdin.readline)
         places = asyncio.Semaphore(plan.at_once)
 

@@ -192,11 +192,10 @@ async def check_all_booked(bank: Bank, booked: set[UUID]) -> None:
 async def test_processes_are_killed_and_no_budget_is_overrun(
     bank: Bank, engines: Engines, database: str, superuser: asyncpg.Connection[Any], seed: int
 ) -> None:
-    print("seed", seed)
     chance = random.Random(seed)
     spenders = Spenders(await plan_for(bank, engines, database))
     watch = await asyncpg.connect(engines.dsn("postgres", database))
-    async with asyncio.timeout(20), watched(watch) as over:
+    async with asyncio.timeout(60), watched(watch) as over:
         async with (
             recovering(bank),
             spenders.run(seed) as first,
@@ -231,8 +230,8 @@ async def test_lost_connections_lose_and_double_nothing(
     chance = random.Random(5)
     spenders = Spenders(await plan_for(bank, engines, database))
     watch = await asyncpg.connect(engines.dsn("postgres", database))
-    async with asyncio.timeout(20), watched(watch) as over:
-        async with spenders.run(5) as first, spenders.run(6) as second:
+    async with asyncio.timeout(60), watched(watch) as over:
+        async with recovering(bank), spenders.run(5) as first, spenders.run(6) as second:
             await spenders.start(first, second)
             cuts = 0
             while cuts < 20 and None in (first.returncode, second.returncode):

@@ -6,7 +6,7 @@ it is lost; only their HTTP client is ours, and hands the bytes to the router in
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from typing import Any
 
@@ -14,29 +14,41 @@ import anthropic
 import httpx2
 import openai
 from pydantic_ai import RunContext
+from pydantic_ai.exceptions import ModelAPIError
 from pydantic_ai.messages import ModelMessage, ModelResponse
 from pydantic_ai.models import Model, ModelRequestParameters, StreamedResponse
 from pydantic_ai.models.anthropic import AnthropicModel
-from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
+from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.models.wrapper import WrapperModel
 from pydantic_ai.providers.anthropic import AnthropicProvider
 from pydantic_ai.providers.openai import OpenAIProvider
+from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
 from pydantic_ai.settings import ModelSettings
+from pydantic_ai.usage import RequestUsage
 
 from agentos.integrations.models.router import ModelRequest, ModelRouter, OpenCall
-from agentos.integrations.models.routing import targets
+from agentos.integrations.models.routing import FaceNotServed, Target, targets
 from agentos.integrations.models.wires.base import WIRE_HEADERS, Wire, WireName
 from agentos.integrations.models.wires.registry import WIRES
-from agentos.kernel.errors import AgentOSError
+from agentos.kernel.errors import AgentOSError, Kind
 from agentos.tenancy.ledger.calls import FinishedCall, Reservation, Spender
 
 # A host that nothing is ever sent to: the transport below takes every request.
 _NOWHERE = "http://router.invalid"
 _FACES = {
     "/v1/messages": WireName.MESSAGES,
+    "/v1/messages/count_tokens": WireName.COUNT_TOKENS,
     "/v1/chat/completions": WireName.CHAT,
     "/v1/responses": WireName.RESPONSES,
 }
+
+
+class AnswerBrokeOff(AgentOSError):
+    """The model broke off in the middle of its answer."""
+
+    code = "stream_broken"
+    kind = Kind.TRANSIENT
+    hint = "Ask again. It is not done by itself, because a part of the answer was delivered."
 
 
 class RouterTransport(httpx2.AsyncBaseTransport):
@@ -56,7 +68,7 @@ class RouterTransport(httpx2.AsyncBaseTransport):
         self._book = book
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        face = WIRES[_FACES[request.url.path]]
+        face = _face(request.url.path)
         body = await request.aread()
         stack = AsyncExitStack()
         forwarded = {
@@ -103,8 +115,18 @@ class _CallStream(httpx2.AsyncByteStream):
         await self._stack.aclose()
 
 
+def _face(path: str) -> Wire:
+    if path not in _FACES:
+        raise FaceNotServed(f"The router has no {path}.")
+    return WIRES[_FACES[path]]
+
+
 class RouterModel(WrapperModel):
-    """A pydantic-ai model whose calls the router serves. Errors of ours stay errors of ours."""
+    """A pydantic-ai model whose calls the router serves.
+
+    What fails, fails with the errors of the router, and a stream that ends before its end with
+    AnswerBrokeOff: pydantic-ai's own errors for failed requests do not come out of it.
+    """
 
     async def request(
         self,
@@ -112,7 +134,7 @@ class RouterModel(WrapperModel):
         model_settings: ModelSettings | None,
         model_request_parameters: ModelRequestParameters,
     ) -> ModelResponse:
-        with _our_own_errors():
+        with _own_errors():
             return await super().request(messages, model_settings, model_request_parameters)
 
     @asynccontextmanager
@@ -122,12 +144,36 @@ class RouterModel(WrapperModel):
         model_settings: ModelSettings | None,
         model_request_parameters: ModelRequestParameters,
         run_context: RunContext[Any] | None = None,
-    ) -> AsyncIterator[StreamedResponse]:
-        with _our_own_errors():
+    ) -> AsyncGenerator[StreamedResponse]:
+        with _own_errors():
             async with super().request_stream(
                 messages, model_settings, model_request_parameters, run_context
             ) as stream:
                 yield stream
+
+    async def count_tokens(
+        self,
+        messages: list[ModelMessage],
+        model_settings: ModelSettings | None,
+        model_request_parameters: ModelRequestParameters,
+    ) -> RequestUsage:
+        with _own_errors():
+            return await super().count_tokens(messages, model_settings, model_request_parameters)
+
+
+@contextmanager
+def _own_errors() -> Iterator[None]:
+    """Takes the router's errors out of what the SDK and pydantic-ai have wrapped them in."""
+    try:
+        yield
+    except ModelAPIError as error:
+        cause: BaseException | None = error
+        while cause is not None and not isinstance(cause, AgentOSError):
+            cause = cause.__cause__
+        if cause is not None:
+            raise cause from None
+        # The router answers with a whole answer or a stream, so this was said within a stream.
+        raise AnswerBrokeOff(error.message) from error
 
 
 async def router_model(
@@ -148,39 +194,37 @@ async def router_model(
     client = httpx2.AsyncClient(
         transport=RouterTransport(router, spender, principal=principal, book=book)
     )
-    return RouterModel(_model_for(first.provider.provider.paths, model, client))
+    return RouterModel(_model_for(first, model, client))
 
 
-def _model_for(paths: Mapping[WireName, str], model: str, client: httpx2.AsyncClient) -> Model:
-    """The model class that speaks the target's own wire, so that most calls pass untranslated."""
-    native = next((name for name in paths if name in _FACES.values()), WireName.CHAT)
-    if native is WireName.MESSAGES:
-        own = anthropic.AsyncAnthropic(
+def _model_for(target: Target, model: str, client: httpx2.AsyncClient) -> Model:
+    """The model class that speaks the target's own wire, so that most calls pass untranslated.
+
+    What it knows about a model goes by the target's name for it, not by ours.
+    """
+    kind, paths = target.provider.provider.kind, target.provider.provider.paths
+    if WireName.MESSAGES in paths and WireName.CHAT not in paths:
+        claude = anthropic.AsyncAnthropic(
             api_key="none", base_url=_NOWHERE, http_client=client, max_retries=0
         )
-        return AnthropicModel(model, provider=AnthropicProvider(anthropic_client=own))
+        return AnthropicModel(
+            model,
+            provider=AnthropicProvider(anthropic_client=claude),
+            profile=AnthropicProvider.model_profile(target.model),
+        )
     other = openai.AsyncOpenAI(
         api_key="none", base_url=f"{_NOWHERE}/v1", http_client=client, max_retries=0
     )
-    kind = OpenAIResponsesModel if native is WireName.RESPONSES else OpenAIChatModel
-    return kind(model, provider=OpenAIProvider(openai_client=other))
-
-
-@contextmanager
-def _our_own_errors() -> Iterator[None]:
-    """SDKs wrap what their HTTP client raises in a connection error; this takes it out again."""
-    try:
-        yield
-    except Exception as error:
-        ours = _ours(error)
-        if ours is None:
-            raise
-        raise ours from None
-
-
-def _ours(error: BaseException | None) -> AgentOSError | None:
-    while error is not None:
-        if isinstance(error, AgentOSError):
-            return error
-        error = error.__cause__ or error.__context__
-    return None
+    if kind == "openai":
+        return OpenAIChatModel(
+            model,
+            provider=OpenAIProvider(openai_client=other),
+            profile=OpenAIProvider.model_profile(target.model),
+        )
+    # Its profiles are found under `vendor/model`, which some models are named already.
+    named = target.model if "/" in target.model else f"{kind}/{target.model}"
+    return OpenAIChatModel(
+        model,
+        provider=OpenAICompatibleProvider(kind, openai_client=other),
+        profile=OpenAICompatibleProvider.model_profile(named),
+    )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import Protocol
 
 from agentos.integrations.models.conversation import (
@@ -15,6 +17,7 @@ from agentos.integrations.models.conversation import (
     ToolStarted,
     Usage,
 )
+from agentos.integrations.models.wires import sse
 from agentos.integrations.models.wires.base import (
     Glance,
     MalformedAnswer,
@@ -57,12 +60,14 @@ class Passage(Protocol):
 class PassThrough:
     """The provider's bytes are the caller's bytes."""
 
-    __slots__ = ("_last", "_meter", "_opening", "_wire")
+    __slots__ = ("_before", "_last", "_meter", "_opening", "_wire")
 
     def __init__(self, wire: Wire, glance: Glance):
         self._meter: StreamMeter = wire.meter(glance)
         self._wire = TRANSLATING[wire.name]
         self._opening = b""
+        # The last two chunks: an event may be cut in two.
+        self._before = b""
         self._last = b""
 
     @property
@@ -78,7 +83,7 @@ class PassThrough:
         return self._meter.ended
 
     def carry(self, data: bytes) -> bytes:
-        self._last = data
+        self._before, self._last = self._last, data
         passed = self._meter.pass_on(data)
         if not self._meter.delivered:
             self._opening += data
@@ -87,16 +92,15 @@ class PassThrough:
     def broken(self) -> Broken | None:
         # Not read as it goes by: only an opening can still be answered by another provider, and
         # only the end of a stream that was cut says why.
-        return self._find_break(self._last if self._meter.delivered else self._opening)
+        if not self._meter.delivered:
+            return _find_break(self._wire.reader().feed(self._opening))
+        return _find_break(self._last_events())
 
-    def _find_break(self, data: bytes) -> Broken | None:
-        try:
-            events = self._wire.reader().feed(data)
-        except MalformedAnswer:
-            if self._meter.delivered:
-                return None  # the chunk began in the middle of an event
-            raise
-        return next((event for event in events if isinstance(event, Broken)), None)
+    def _last_events(self) -> Iterator[StreamEvent]:
+        """What can be read of the end. Each event by itself, for what it builds on is gone."""
+        for event in sse.split(self._before + self._last):
+            with suppress(MalformedAnswer):
+                yield from self._wire.reader().feed(event)
 
     def estimate(self) -> int:
         return self._meter.estimate()
@@ -139,14 +143,17 @@ class Translated:
             case ToolStarted(name=text) | ToolDelta(arguments=text):
                 self.delivered = True
                 self._characters += len(text)
-            case Started(usage=usage) if usage.total:
-                self.usage = usage
-            case Finished(usage=usage):
+            # None at all means that nobody said.
+            case Started(usage=usage) | Finished(usage=usage) if usage.total:
                 self.usage = usage
             case Broken():
                 self._broken = event
             case _:
                 pass
+
+
+def _find_break(events: Iterable[StreamEvent]) -> Broken | None:
+    return next((event for event in events if isinstance(event, Broken)), None)
 
 
 def passage(provider: Wire, face: Wire, glance: Glance) -> Passage:

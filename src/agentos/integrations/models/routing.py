@@ -11,6 +11,8 @@ from agentos.kernel.errors import AgentOSError, Kind
 
 # Asks for the first model of the tenant's chain, whatever it is.
 AUTO = "auto"
+# As long as any name that a tenant can set a price for.
+_LONGEST_NAME = 200
 
 
 class ModelNotFound(AgentOSError):
@@ -44,6 +46,9 @@ def targets(models: TenantModels, asked: str) -> list[Target]:
 
     Raises ModelNotFound.
     """
+    if len(asked) > _LONGEST_NAME or not asked.isprintable():
+        # It goes into headers and into the books, which could not take it.
+        raise ModelNotFound("No model has a name like this.")
     chain = [target for name in models.chain.targets if (target := _named(models, name))]
     if asked == AUTO:
         return chain or [Target(models.providers[-1], models.providers[-1].provider.kind)]

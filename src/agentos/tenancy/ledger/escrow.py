@@ -46,6 +46,9 @@ overruns = Counter(
     registry=metrics.registry,
 )
 
+# A stopping process waits this long for Postgres; its spool can wait longer.
+_LAST_TRIES, _LAST_PAUSE_SECONDS = 5, 0.3
+
 _COVERS = {
     ("tenant", "micros"): COVERS_TENANT,
     ("team", "micros"): COVERS_TEAM,
@@ -291,14 +294,19 @@ class Escrow:
     async def _close(self) -> None:
         for opened in list(self._open.values()):
             self.release(opened, "the process stopped")
-        try:
-            await self._poster.flush()
-            await self._teller.give_up()
-        except (AgentOSError, asyncpg.PostgresError, OSError) as error:
-            log.warning("the ledger could not be posted, its spool stays", error=repr(error))
-            self._spool.close(remove=False)
-        else:
-            self._spool.close(remove=True)
+        posted = False
+        for _ in range(_LAST_TRIES):
+            try:
+                await self._poster.flush()
+                await self._teller.give_up()
+            except (AgentOSError, asyncpg.PostgresError, OSError) as error:
+                log.warning("the ledger cannot be posted at the end", error=repr(error))
+                await asyncio.sleep(_LAST_PAUSE_SECONDS)
+            else:
+                posted = True
+                break
+        # What is not posted stays, for whoever recovers it.
+        self._spool.close(remove=posted)
 
 
 def _covers(takes: list[tuple[Pot, int]]) -> int:

@@ -88,3 +88,9 @@ def test_a_prompt_that_is_too_long_is_said_in_the_words_that_claude_code_knows()
     assert msgspec.json.decode(body)["error"]["message"] == "prompt is too long: No model takes it."
     said = MESSAGES.error(400, "context_length", "our_code", "Prompt is too long: 9 > 8.")
     assert msgspec.json.decode(said)["error"]["message"] == "Prompt is too long: 9 > 8."
+
+
+def test_how_long_to_wait_is_never_in_the_body() -> None:
+    body = told("rate_limit_error", "Please try again in 9s.")
+    assert MESSAGES.retry_after(body) is None
+    assert COUNT_TOKENS.retry_after(body) is None

@@ -12,6 +12,7 @@ from agentos.integrations.models.conversation import (
     Media,
     Message,
     OutputFormat,
+    Part,
     Text,
     Thinking,
     Tool,
@@ -156,6 +157,27 @@ def test_thinking_that_nobody_signed_does_not_go_to_claude() -> None:
         **json.loads(request),
         "messages": [*HELLO, {"role": "assistant", "content": [signed, text]}, *HELLO],
     }
+
+
+def test_thinking_that_google_signed_does_not_go_to_claude() -> None:
+    signed = {"type": "thinking", "thinking": "hm", "signature": "c2ln"}
+    googles = {"type": "thinking", "thinking": "hm", "signature": "google:c2ln"}
+    text = {"type": "text", "text": "google:"}
+    content = [googles, signed, text]
+    request = body(messages=[*HELLO, {"role": "assistant", "content": content}, *HELLO])
+    changed = MESSAGES.for_provider(request, MESSAGES.glance(request), "claude-sonnet-5")
+    assert json.loads(changed) == {
+        **json.loads(request),
+        "messages": [*HELLO, {"role": "assistant", "content": [signed, text]}, *HELLO],
+    }
+
+
+def test_thinking_that_google_signed_is_not_written_for_claude() -> None:
+    said: list[Part] = [Thinking("hers", "google:c2ln"), Thinking("mine", "c2ln"), Text("Hi")]
+    messages = [Message("user", [Text("x")]), Message("assistant", said)]
+    written = MESSAGES.write_request(Conversation(model="m", messages=messages), "claude")
+    assert b"mine" in written
+    assert b"hers" not in written
 
 
 def test_what_stays_is_not_touched_when_thinking_goes() -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import httpx
+import msgspec
 import pytest
 from google import genai
 from google.genai import errors, types
@@ -48,7 +49,8 @@ from agentos.integrations.models.wires.base import (
     Translating,
     WireName,
 )
-from agentos.integrations.models.wires.google_generate import GENERATE, retry_after
+from agentos.integrations.models.wires.google_generate import GENERATE
+from agentos.integrations.models.wires.google_generate_parts import FunctionCall
 
 MODEL = "gemini-3-flash"
 GLANCE = Glance(model=MODEL, stream=True, max_output=None)
@@ -831,9 +833,33 @@ def test_an_error_that_is_not_googles_goes_by_its_status(status: int, expected: 
 def test_how_long_to_wait_is_in_the_body() -> None:
     info = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "3.5s"}
     quota = {"@type": "type.googleapis.com/google.rpc.QuotaFailure", "violations": []}
-    assert retry_after(_error(429, "RESOURCE_EXHAUSTED", "x", quota, info)) == 3.5
-    assert retry_after(_error(429, "RESOURCE_EXHAUSTED", "x", quota)) is None
-    assert retry_after(b"<html>") is None
+    assert GENERATE.retry_after(_error(429, "RESOURCE_EXHAUSTED", "x", quota, info)) == 3.5
+    assert GENERATE.retry_after(_error(429, "RESOURCE_EXHAUSTED", "x", quota)) is None
+    assert GENERATE.retry_after(b"<html>") is None
+
+
+DEEP = b"[" * 100_000 + b"]" * 100_000
+
+
+def test_json_nested_without_end_is_malformed_and_nothing_worse() -> None:
+    request = b'{"contents":[],"x":' + DEEP + b"}"
+    for read in (GENERATE.glance, GENERATE.read_request):
+        with pytest.raises(MalformedRequest, match="too deeply"):
+            read(request)
+    assert GENERATE.usage(request) is None
+    assert GENERATE.error_class(400, request)[0] is ErrorClass.INVALID
+    assert GENERATE.retry_after(request) is None
+    event = b'data: {"usageMetadata":{"x":' + DEEP + b"}}\n\n"
+    with pytest.raises(MalformedAnswer):
+        GENERATE.read_answer(request)
+    with pytest.raises(MalformedAnswer):
+        GENERATE.reader().feed(event)
+    assert GENERATE.meter(GLANCE).pass_on(event) == event
+
+
+def test_arguments_nested_too_deeply_to_be_tidied_stay_as_they_came() -> None:
+    call = FunctionCall("f", msgspec.Raw(b'{"a": ' + DEEP + b"}"))
+    assert call.arguments.encode() == b'{"a": ' + DEEP + b"}"
 
 
 @pytest.mark.parametrize("error_class", [*ErrorClass, "budget"])

@@ -5,7 +5,10 @@ import pytest
 
 from agentos.integrations.models.failures import ErrorClass
 from agentos.integrations.models.wires import classing
-from agentos.integrations.models.wires.openai_errors import error, error_class
+from agentos.integrations.models.wires.openai_chat import CHAT
+from agentos.integrations.models.wires.openai_embeddings import EMBEDDINGS
+from agentos.integrations.models.wires.openai_errors import error, error_class, retry_after
+from agentos.integrations.models.wires.openai_responses import RESPONSES
 
 
 def told(message: str, **fields: object) -> bytes:
@@ -135,3 +138,47 @@ def test_writing_an_error(status: int, given: str, kind: str) -> None:
     assert msgspec.json.decode(error(status, given, "our_code", "What to do.")) == {
         "error": {"message": "What to do.", "type": kind, "param": None, "code": "our_code"}
     }
+
+
+LIMIT = "Rate limit reached for model `m` on tokens per minute (TPM): Limit 6000. "
+
+
+@pytest.mark.parametrize(
+    ("advice", "seconds"),
+    [
+        ("Please try again in 7.66s. Visit https://a.example/b for more.", 7.66),
+        ("Please try again in 20s.", 20),
+        ("Please try again in 250ms.", 0.25),
+        ("Please try again in 1m26.4s. Need more tokens?", 86.4),
+        ("Please try again in 2h3m0s.", 7380),
+        ("Please try again in 7m", 420),
+        ("Please try again in a while.", None),
+        ("Please try again in 5 minutes.", None),
+        ("Please try again in 2days.", None),
+        ("Please try again in 20sec.", None),
+        ("Please try again in 1h2d.", None),
+        ("Please try again in 99999999999s.", None),
+        ("", None),
+    ],
+)
+def test_a_rate_limit_says_how_long_to_wait(advice: str, seconds: float | None) -> None:
+    body = told(LIMIT + advice, type="tokens", code="rate_limit_exceeded")
+    for wire in (CHAT, RESPONSES, EMBEDDINGS):
+        waits = wire.retry_after(body)
+        assert waits == (None if seconds is None else pytest.approx(seconds))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        # A name that a caller made up may be in any other error.
+        told("The model `Please try again in 9s.` does not exist", code="model_not_found"),
+        told("Please try again in 9s.", code=429),
+        told("Please try again in 9s."),
+        b'{"error": "Please try again in 9s."}',
+        b"Please try again in 9s.",
+        b"",
+    ],
+)
+def test_only_a_rate_limit_says_how_long_to_wait(body: bytes) -> None:
+    assert retry_after(body) is None

@@ -404,15 +404,17 @@ def test_a_tool_use_is_delivered_as_soon_as_it_has_begun() -> None:
     assert meter.delivered
 
 
-@pytest.mark.parametrize("status", ["completed", "incomplete", "failed"])
-def test_each_end_ends_a_metered_stream(status: str) -> None:
+@pytest.mark.parametrize(
+    ("status", "ends"), [("completed", True), ("incomplete", True), ("failed", False)]
+)
+def test_an_answer_ends_a_metered_stream_and_a_failure_does_not(status: str, ends: bool) -> None:
     meter = RESPONSES.meter(GLANCE)
     event = {
         "type": f"response.{status}",
         "response": {**_RESPONSE, "status": status, "usage": _USAGE_BODY},
     }
     meter.pass_on(_sse(event))
-    assert meter.ended
+    assert meter.ended is ends
     assert meter.usage == USAGE
 
 

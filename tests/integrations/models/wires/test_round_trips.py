@@ -32,6 +32,7 @@ from agentos.integrations.models.wires.base import (
     Translating,
 )
 from agentos.integrations.models.wires.openai_chat import CHAT
+from agentos.integrations.models.wires.openai_responses import RESPONSES
 
 GLANCE = Glance("asked", stream=True, max_output=None)
 WIRES = pytest.mark.parametrize("wire", [CHAT, MESSAGES], ids=["chat", "messages"])
@@ -95,9 +96,9 @@ def test_a_signature_goes_round_in_messages_only() -> None:
 DEEP = b"[" * 100_000 + b"]" * 100_000
 
 
-@WIRES
+@pytest.mark.parametrize("wire", [CHAT, MESSAGES, RESPONSES], ids=["chat", "messages", "responses"])
 def test_json_nested_without_end_is_malformed_and_nothing_worse(wire: Translating) -> None:
-    request = b'{"model":"m","max_tokens":1,"messages":[],"x":' + DEEP + b"}"
+    request = b'{"model":"m","max_tokens":1,"messages":[],"input":[],"x":' + DEEP + b"}"
     for read in (wire.glance, wire.read_request):
         with pytest.raises(MalformedRequest, match="too deeply"):
             read(request)
@@ -105,6 +106,7 @@ def test_json_nested_without_end_is_malformed_and_nothing_worse(wire: Translatin
         wire.for_provider(request, GLANCE, "theirs")
     assert wire.usage(request) is None
     assert wire.error_class(400, request)[0] is ErrorClass.INVALID
+    assert wire.retry_after(request) is None
     event = b'data: {"usage":{"x":' + DEEP + b"}}\n\n"
     with pytest.raises(MalformedAnswer):
         wire.read_answer(request)

@@ -7,7 +7,7 @@ import msgspec
 from agentos.integrations.models.conversation import Usage
 from agentos.integrations.models.failures import ErrorClass
 from agentos.integrations.models.wires import anthropic_errors, glancing
-from agentos.integrations.models.wires.base import Glance, StreamMeter, WireName
+from agentos.integrations.models.wires.base import Glance, StreamMeter, TellsNoWait, WireName
 from agentos.integrations.models.wires.metering import NoStream
 
 
@@ -19,7 +19,7 @@ class _Request(msgspec.Struct, gc=False):
 _REQUEST = msgspec.json.Decoder(_Request)
 
 
-class AnthropicCountTokens:
+class AnthropicCountTokens(TellsNoWait):
     name = WireName.COUNT_TOKENS
 
     def glance(self, body: bytes) -> Glance:

@@ -15,14 +15,22 @@ from agentos.integrations.models.wires import (
     anthropic_requests,
     glancing,
     sse,
+    turns,
 )
 from agentos.integrations.models.wires.anthropic_usage import MessageUsage
-from agentos.integrations.models.wires.base import Glance, MalformedRequest, StreamMeter, WireName
+from agentos.integrations.models.wires.base import (
+    Glance,
+    MalformedRequest,
+    StreamMeter,
+    TellsNoWait,
+    WireName,
+)
 from agentos.integrations.models.wires.decoding import UNREADABLE
 from agentos.integrations.models.wires.metering import EventMeter
 
 # Thinking that no Claude signed: written by AgentOS for another vendor's model. Claude refuses it.
 _UNSIGNED = re.compile(rb'"signature"\s*:\s*""')
+_GOOGLES = b'"' + turns.GOOGLES.encode()
 # Images and documents by URL, and files that Anthropic keeps. A mere `url` says nothing: tools are
 # often called with one.
 _SOURCE = re.compile(rb'"type"\s*:\s*"(?:url|file|container_upload)"')
@@ -85,7 +93,7 @@ _ANSWERED = msgspec.json.Decoder(_Answered)
 _EVENT = msgspec.json.Decoder(_Event)
 
 
-class AnthropicMessages:
+class AnthropicMessages(TellsNoWait):
     name = WireName.MESSAGES
 
     def glance(self, body: bytes) -> Glance:
@@ -103,13 +111,13 @@ class AnthropicMessages:
         )
 
     def for_provider(self, body: bytes, glance: Glance, model: str) -> bytes:
-        unsigned = _UNSIGNED.search(body) is not None
-        if model == glance.model and not unsigned:
+        foreign = _GOOGLES in body or _UNSIGNED.search(body) is not None
+        if model == glance.model and not foreign:
             return body
         request = glancing.fields(body)
         request["model"] = model
-        if unsigned:
-            request["messages"] = anthropic_requests.without_unsigned(request["messages"])
+        if foreign:
+            request["messages"] = anthropic_requests.without_foreign(request["messages"])
         return msgspec.json.encode(request)
 
     def usage(self, body: bytes) -> Usage | None:

@@ -91,9 +91,16 @@ class _ToolUseBlock(msgspec.Struct, tag_field="type", tag="tool_use"):
     input: msgspec.Raw
 
 
+class _ToolReferenceBlock(msgspec.Struct, tag_field="type", tag="tool_reference"):
+    tool_name: str
+
+
+_Content = _TextBlock | _ImageBlock | _DocumentBlock | _ToolReferenceBlock
+
+
 class _ToolResultBlock(msgspec.Struct, tag_field="type", tag="tool_result"):
     tool_use_id: str
-    content: str | list[_TextBlock | _ImageBlock | _DocumentBlock] | None = None
+    content: str | list[_Content] | None = None
     is_error: bool | None = None
 
 
@@ -118,6 +125,8 @@ class _Tool(msgspec.Struct):
     type: str | None = None
     description: str | None = None
     input_schema: dict[str, Any] | None = None
+    # Not shown to the model before a result refers to it.
+    defer_loading: bool | None = None
 
 
 class _ToolChoice(msgspec.Struct):
@@ -184,7 +193,7 @@ def read(body: bytes) -> Conversation:
         model=request.model,
         messages=messages,
         system=system,
-        tools=[_tool(tool) for tool in request.tools or []],
+        tools=_tools(request),
         tool_choice=None if choice is None else ToolChoice(choice.type, choice.name),
         parallel_tools=False if choice and choice.disable_parallel_tool_use else None,
         max_tokens=request.max_tokens,
@@ -255,9 +264,11 @@ def _result(block: _ToolResultBlock) -> ToolResult:
     return ToolResult(block.tool_use_id, kept, block.is_error is True)
 
 
-def _content(block: _TextBlock | _ImageBlock | _DocumentBlock) -> Text | Media:
+def _content(block: _Content) -> Text | Media:
     if isinstance(block, _TextBlock):
         return Text(block.text)
+    if isinstance(block, _ToolReferenceBlock):
+        return Text(f"The tool {block.tool_name} can be used from now on.")
     source = block.source
     if source.type == "url" and source.url is not None:
         if isinstance(block, _ImageBlock):
@@ -279,6 +290,27 @@ def _document_text(content: str | list[dict[str, Any]]) -> str:
     if any(block.get("type") != "text" for block in content):
         raise cannot_carry("A document with images")
     return "\n".join(str(block.get("text", "")) for block in content)
+
+
+def _tools(request: _Request) -> list[Tool]:
+    """The tools that the model may see by now."""
+    tools = request.tools or []
+    if any(tool.defer_loading for tool in tools):
+        found = _referred_to(request)
+        tools = [tool for tool in tools if not tool.defer_loading or tool.name in found]
+    return [_tool(tool) for tool in tools]
+
+
+def _referred_to(request: _Request) -> set[str]:
+    """The names of the tools that a search for tools has found."""
+    return {
+        piece.tool_name
+        for message in request.messages
+        for block in message.content
+        if isinstance(block, _ToolResultBlock) and not isinstance(block.content, str)
+        for piece in block.content or []
+        if isinstance(piece, _ToolReferenceBlock)
+    }
 
 
 def _tool(tool: _Tool) -> Tool:
@@ -419,7 +451,11 @@ def _unsigned_dropped(messages: list[Message]) -> list[Message]:
     return [
         Message(
             message.role,
-            [part for part in message.parts if not isinstance(part, Thinking) or part.signature],
+            [
+                part
+                for part in message.parts
+                if not isinstance(part, Thinking) or _is_claudes(part.signature)
+            ],
         )
         for message in messages
     ]
@@ -483,24 +519,32 @@ def _media_block(part: Media) -> dict[str, Any]:
     return {"type": kind, "source": source}
 
 
-def without_unsigned(messages: msgspec.Raw) -> Any:
-    """The messages without thinking blocks that nobody signed, all else byte for byte."""
+def without_foreign(messages: msgspec.Raw) -> Any:
+    """The messages without thinking blocks that no Claude signed, all else byte for byte."""
     try:
-        return [kept for message in _MESSAGES.decode(messages) if (kept := _signed_only(message))]
+        return [kept for message in _MESSAGES.decode(messages) if (kept := _claudes_only(message))]
     except msgspec.ValidationError:
         # Not what Anthropic takes: it will say so better.
         return messages
 
 
-def _signed_only(message: dict[str, Any]) -> dict[str, Any]:
-    """The message with its signed blocks only; empty if it has no other."""
+def _claudes_only(message: dict[str, Any]) -> dict[str, Any]:
+    """The message without the thinking of other models; empty if it has nothing else."""
     content = message.get("content")
     if content is None or not bytes(content).startswith(b"["):
         return message
-    blocks = [block for block in _RAW_BLOCKS.decode(content) if not _is_unsigned(block)]
+    blocks = [block for block in _RAW_BLOCKS.decode(content) if not _is_foreign(block)]
     return {**message, "content": blocks} if blocks else {}
 
 
-def _is_unsigned(block: msgspec.Raw) -> bool:
+def _is_foreign(block: msgspec.Raw) -> bool:
     signed = _SIGNED.decode(block)
-    return signed.type == "thinking" and signed.signature == ""
+    if signed.type != "thinking" or signed.signature is None:
+        return False  # where the field is missing, Anthropic says so
+    return not _is_claudes(signed.signature)
+
+
+def _is_claudes(signature: str | None) -> bool:
+    if not signature:
+        return False
+    return not signature.startswith(turns.GOOGLES)

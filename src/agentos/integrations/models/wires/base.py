@@ -112,6 +112,10 @@ class Wire(Protocol):
         """The class and message of a provider's error answer."""
         ...
 
+    def retry_after(self, body: bytes) -> float | None:
+        """How many seconds the error's body says to wait; None if it does not say."""
+        ...
+
     def error(self, status: int, error_class: str, code: str, message: str) -> bytes:
         """An error answer as this wire's SDKs expect it. `code` is ours, for people to look up."""
         ...
@@ -119,6 +123,13 @@ class Wire(Protocol):
     def stream_error(self, error_class: str, code: str, message: str) -> bytes:
         """The same in the middle of a stream."""
         ...
+
+
+class TellsNoWait:
+    """What wires share whose error bodies never say how long to wait."""
+
+    def retry_after(self, body: bytes) -> float | None:  # noqa: ARG002 - asked for by Wire
+        return None
 
 
 class Translating(Wire, Protocol):

@@ -47,6 +47,13 @@ _AUTH = re.compile(
     re.IGNORECASE,
 )
 
+# A duration as Go writes it: 7.66s, 1m26.4s, 250ms. One in words, or with other units, is not read.
+_WAIT = re.compile(
+    r"try again in ((?:\d{1,6}(?:\.\d{1,9})?(?:h|ms|m|s))+)(?![a-z\d])", re.IGNORECASE
+)
+_STEP = re.compile(r"([\d.]+)(h|ms|m|s)", re.IGNORECASE)
+_SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
+
 
 def by_status(status: int) -> ErrorClass:
     """The class of an answer whose body says nothing."""
@@ -66,6 +73,14 @@ def by_words(status: int, message: str) -> ErrorClass:
     if _AUTH.search(message):
         return ErrorClass.AUTH
     return ErrorClass.NOT_FOUND if _NOT_FOUND.search(message) else error_class
+
+
+def wait(message: str) -> float | None:
+    """How many seconds a message says to wait; None if it does not say."""
+    found = _WAIT.search(message)
+    if found is None:
+        return None
+    return sum(float(count) * _SECONDS[unit.lower()] for count, unit in _STEP.findall(found[1]))
 
 
 def shown(message: str, status: int) -> str:

@@ -62,6 +62,9 @@ class OpenAIEmbeddings:
     def error_class(self, status: int, body: bytes) -> tuple[ErrorClass, str]:
         return openai_errors.error_class(status, body)
 
+    def retry_after(self, body: bytes) -> float | None:
+        return openai_errors.retry_after(body)
+
     def error(self, status: int, error_class: str, code: str, message: str) -> bytes:
         return openai_errors.error(status, error_class, code, message)
 

@@ -37,6 +37,20 @@ _CODES = {
     "timeout": ErrorClass.TIMEOUT,
 }
 
+_LIMITED = "rate_limit_exceeded"
+
+
+class _Limit(msgspec.Struct):
+    code: str | None = None
+    message: str = ""
+
+
+class _Limited(msgspec.Struct):
+    error: _Limit
+
+
+_LIMIT = msgspec.json.Decoder(_Limited)
+
 _TYPES = {
     ErrorClass.OVERLOAD: "server_error",
     ErrorClass.RATE_LIMIT: "rate_limit_error",
@@ -75,6 +89,15 @@ def error_class_of(status: int, decoded: Any) -> tuple[ErrorClass, str]:
         error = {**outer, "message": error} if isinstance(error, str) else outer
     message = classing.shown(_message(error), status)
     return _class(status, error, message), message
+
+
+def retry_after(body: bytes) -> float | None:
+    """How many seconds a rate limit's message says to wait, as OpenAI's and Groq's do."""
+    try:
+        error = _LIMIT.decode(body).error
+    except UNREADABLE:
+        return None
+    return classing.wait(error.message) if error.code == _LIMITED else None
 
 
 def error_object(status: int, error_class: str, code: str, message: str) -> dict[str, Any]:

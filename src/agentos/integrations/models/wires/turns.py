@@ -14,6 +14,9 @@ from agentos.integrations.models.conversation import (
 )
 from agentos.integrations.models.wires.base import MalformedRequest
 
+# How the signature of a thought begins that is Google's: no other vendor is sent it.
+GOOGLES = "google:"
+
 
 def cannot_carry(what: str) -> MalformedRequest:
     return MalformedRequest(
