@@ -15,6 +15,7 @@ import openai
 import pytest
 from pydantic import BaseModel
 from pydantic_ai import Agent, NativeOutput
+from pydantic_ai.exceptions import ModelRequestTimeout
 from pydantic_ai.models import Model
 from pydantic_ai.models.openai import OpenAIResponsesModel
 from pydantic_ai.providers.openai import OpenAIProvider
@@ -151,7 +152,7 @@ async def test_an_answer(vendors: Vendors, kind: str) -> None:
         "answered",
     )
     assert (call["principal_kind"], call["principal_id"]) == PRINCIPAL
-    assert (call["input_tokens"], call["output_tokens"], call["streamed"]) == (12, 3, False)
+    assert (call["input_tokens"], call["output_tokens"]) == (12, 3)
     assert call["cost_micros"] > 0
 
 
@@ -228,7 +229,7 @@ async def test_output_of_a_schema(vendors: Vendors, kind: str) -> None:
 
 async def test_a_model_is_known_by_its_own_name(vendors: Vendors) -> None:
     # What pydantic-ai knows of a model depends on its name, which callers may write in our ways.
-    await vendors.lab.chain(NAMES["openai"])
+    await vendors.lab.chain(NAMES["openai"], on=("overload",))
     for name in (GPT, NAMES["openai"], "auto"):
         profile = (await vendors.model(name)).profile
         assert profile.get("supports_thinking") is True, name
@@ -354,14 +355,38 @@ async def test_an_answer_that_breaks_off(
 ) -> None:
     vendors.servers[kind].queue(fault(after_chunks=3, reply=SLOWLY))
     said: list[str] = []
-    with pytest.raises(AnswerBrokeOff):
-        async with (await vendors.agent(kind)).run_stream("Hello") as result:
+
+    async def read(agent: Agent[None, str]) -> None:
+        async with agent.run_stream("Hello") as result:
             async for piece in result.stream_text(delta=True, debounce_by=None):
                 said.append(piece)  # noqa: PERF401 - what came before the error counts
+
+    with pytest.raises(AnswerBrokeOff) as broken:
+        await read(await vendors.agent(kind))
+    assert not broken.value.message.startswith("status_code")
+    assert (NAMES[kind] in broken.value.message) == (fault == Fault.cut), "else it is the vendor's"
     assert TEXT.startswith("".join(said))
     assert len(vendors.servers[kind].requests) == 1
     (call,) = await vendors.lab.calls()
-    assert call["outcome"] == "failed"
+    assert call["outcome"] != "answered"
+    assert await books.chains() == [["reserve", "settle"]]
+
+
+@EITHER_SDK
+async def test_an_answer_that_breaks_off_unseen(vendors: Vendors, kind: str) -> None:
+    # With enough tokens to write, pydantic-ai streams from Anthropic also what it needs whole.
+    vendors.servers[kind].queue(Fault.cut(after_chunks=3, reply=SLOWLY))
+    with pytest.raises(AnswerBrokeOff if kind == "anthropic" else ModelCallFailed):
+        await (await vendors.agent(kind)).run("Hello")
+
+
+async def test_a_timeout_of_the_agents_own(vendors: Vendors, books: Books) -> None:
+    vendors.servers["openai"].queue(Fault.stall())
+    agent = Agent(await vendors.model("openai"), model_settings={"request_timeout": 0.2})
+    with pytest.raises(ModelRequestTimeout):
+        await agent.run("Hello")
+    await vendors.servers["openai"].wait_cancelled()
+    assert [call["outcome"] for call in await vendors.lab.calls()] == ["cancelled"]
     assert await books.chains() == [["reserve", "settle"]]
 
 

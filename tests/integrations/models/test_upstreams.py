@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -12,6 +12,7 @@ from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
+import uvloop
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -431,3 +432,37 @@ async def test_tls(certificate: Path) -> None:
         with pytest.raises(UpstreamLost, match="SSLCertVerificationError"):
             await ask(doubting, place.url)
         await trusting.close()
+
+
+@pytest.mark.parametrize(
+    "scenario",
+    [
+        test_what_is_sent,
+        test_a_connection_is_used_again,
+        test_chunks_come_as_they_arrive,
+        test_a_body_without_a_length_ends_with_the_connection,
+        test_nobody_listens,
+        test_leaving_early_closes_the_connection,
+        test_cancelling_while_waiting_closes_the_connection,
+        test_a_large_body_waits_for_its_reader,
+        test_a_kept_connection_that_was_closed_is_replaced,
+        test_a_request_is_sent_twice_only_on_a_kept_connection,
+        test_what_nobody_asked_for_is_not_an_answer,
+        test_connection_close_is_respected,
+    ],
+)
+def test_the_same_on_the_loop_of_the_gateway(
+    scenario: Callable[[HttpUpstream], Coroutine[None, None, None]],
+) -> None:
+    async def run() -> None:
+        client = HttpUpstream()
+        await scenario(client)
+        await client.close()
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(run())
+
+
+def test_tls_on_the_loop_of_the_gateway(certificate: Path) -> None:
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(test_tls(certificate))

@@ -8,12 +8,12 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from agentos.gateway.parts import Parts
-from agentos.integrations.models.aiohttp_upstream import AiohttpUpstream
 from agentos.integrations.models.demo_upstream import DemoUpstream
 from agentos.integrations.models.directory import Directory
 from agentos.integrations.models.listing import Listing
 from agentos.integrations.models.prices import Catalogue
 from agentos.integrations.models.router import ModelRouter, RouterSettings
+from agentos.integrations.models.upstreams import open_upstream
 from agentos.kernel.outbox import Outbox
 from agentos.tenancy.ledger.escrow import Escrow
 from agentos.tenancy.ledger.meters import ApiCallMeter
@@ -52,7 +52,7 @@ def model_parts(parts: Parts, vault: Vault, outbox: Outbox, limiter: RateLimiter
     settings = parts.settings
     directory = Directory(parts.db, vault)
     catalogue = Catalogue()
-    upstream = DemoUpstream(AiohttpUpstream(settings.model_hosts))
+    upstream = DemoUpstream(open_upstream(settings.model_hosts))
     router = ModelRouter(
         directory=directory,
         catalogue=catalogue,

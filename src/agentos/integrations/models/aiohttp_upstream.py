@@ -1,8 +1,7 @@
-"""The HTTP client towards providers, on aiohttp."""
+"""The HTTP client towards providers for those behind a proxy, on aiohttp."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncIterator, Mapping
 from types import TracebackType
 from typing import NoReturn
@@ -151,8 +150,7 @@ class AiohttpUpstream:
                 # Usage is read from the bytes as they pass, so they must not be compressed.
                 headers={"Accept-Encoding": "identity"},
                 skip_auto_headers=("User-Agent",),
-                # Looking for proxies costs time with every request.
-                trust_env=bool(os.environ.get("HTTPS_PROXY") or os.environ.get("https_proxy")),
+                trust_env=True,
             )
         return self._open
 

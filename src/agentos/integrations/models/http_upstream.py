@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
 from functools import cache
 from types import TracebackType
-from typing import NamedTuple
+from typing import NamedTuple, cast
 from urllib.parse import urlsplit
 
 import httptools
@@ -65,6 +65,7 @@ class _Connection(asyncio.Protocol):
         self._framed = False
         self._until_eof = False
         self._unasked = False
+        self._keep_alive = False
         self.status = 0
         self.heard = False
         self.started = False
@@ -131,7 +132,7 @@ class _Connection(asyncio.Protocol):
             and not self._chunks
             and transport is not None
             and not transport.is_closing()
-            and self._parser.should_keep_alive()
+            and self._keep_alive
         )
         if not good:
             self.close()
@@ -173,8 +174,8 @@ class _Connection(asyncio.Protocol):
     # asyncio.Protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # uvloop's are not of that class, only of its kind.
+        self._transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
         self.heard = True
@@ -227,6 +228,7 @@ class _Connection(asyncio.Protocol):
             self._framed = False
             return  # 100 Continue and the like: the answer is still to come
         self.started = True
+        self._keep_alive = self._parser.should_keep_alive()
         self._until_eof = not self._framed and self.status not in (204, 304)
 
     def on_body(self, data: bytes) -> None:

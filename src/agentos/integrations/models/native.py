@@ -124,8 +124,8 @@ def _face(path: str) -> Wire:
 class RouterModel(WrapperModel):
     """A pydantic-ai model whose calls the router serves.
 
-    What fails, fails with the errors of the router, and a stream that ends before its end with
-    AnswerBrokeOff: pydantic-ai's own errors for failed requests do not come out of it.
+    What fails, fails with the errors of the router; a stream that ends before its end, with
+    AnswerBrokeOff.
     """
 
     async def request(
@@ -172,8 +172,16 @@ def _own_errors() -> Iterator[None]:
             cause = cause.__cause__
         if cause is not None:
             raise cause from None
-        # The router answers with a whole answer or a stream, so this was said within a stream.
-        raise AnswerBrokeOff(error.message) from error
+        if error.in_stream:
+            raise AnswerBrokeOff(_message(error)) from error
+        raise
+
+
+def _message(error: ModelAPIError) -> str:
+    """What was said in the stream, without pydantic-ai's words around it."""
+    body = error.body.get("error", error.body) if isinstance(error.body, dict) else None
+    message = body.get("message") if isinstance(body, dict) else None
+    return message if isinstance(message, str) else error.message
 
 
 async def router_model(

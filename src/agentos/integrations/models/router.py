@@ -304,7 +304,12 @@ class OpenCall:
                         retry_after=closed.seconds,
                     )
                 continue
-            failure = await self._pace(target) or await self._attempt(target, wire)
+            patient = not (more and ErrorClass.RATE_LIMIT in chain.fall_back_on)
+            paced = await self._pace(target, patient=patient)
+            if paced is not None:
+                # Not the provider's failure: nothing is learnt about its health.
+                return paced
+            failure = await self._attempt(target, wire)
             if failure is None:
                 health.succeeded(target.provider.id)
                 return None
@@ -327,8 +332,8 @@ class OpenCall:
         await asyncio.sleep(seconds)
         return True
 
-    async def _pace(self, target: Target) -> Failure | None:
-        """Waits until the limit that the tenant set for this provider has room."""
+    async def _pace(self, target: Target, *, patient: bool) -> Failure | None:
+        """Waits until the limit that the tenant set for this provider has room, if patient."""
         per_minute = target.provider.requests_per_minute
         if per_minute is None:
             return None
@@ -338,7 +343,7 @@ class OpenCall:
                 await self._router.limiter.take(bucket, per_minute)
             except RateLimited:
                 seconds = 60 / per_minute
-                if not await self._wait(ErrorClass.RATE_LIMIT, seconds):
+                if not patient or not await self._wait(ErrorClass.RATE_LIMIT, seconds):
                     return Failure(
                         ErrorClass.RATE_LIMIT,
                         f"more than the {per_minute} requests a minute set for it",

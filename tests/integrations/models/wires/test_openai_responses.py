@@ -870,6 +870,12 @@ def test_a_broken_request_is_refused_with_its_place(members: dict[str, Any], wor
         RESPONSES.read_request(_body(**members))
 
 
+def test_an_item_that_is_not_utf_8_is_refused_with_its_place() -> None:
+    body = b'{"model":"m","input":[{"role":"user","content":"\xc3\x28"}]}'
+    with pytest.raises(MalformedRequest, match=r"input\[0\]"):
+        RESPONSES.read_request(body)
+
+
 def test_a_request_is_written() -> None:
     conversation = Conversation(
         model="claude",

@@ -25,6 +25,7 @@ from agentos.integrations.models.conversation import (
 )
 from agentos.integrations.models.wires import glancing, media, openai_chat_models, turns
 from agentos.integrations.models.wires.base import MalformedRequest
+from agentos.integrations.models.wires.decoding import UNREADABLE
 from agentos.integrations.models.wires.openai_responses_items import (
     CALL,
     KIND,
@@ -151,9 +152,9 @@ def read(body: bytes) -> Conversation:
 def _piece(decoder: msgspec.json.Decoder[T], raw: Raw, where: str) -> T:
     """One item or tool of a request."""
     try:
-        return glancing.decode(decoder, bytes(raw))
-    except MalformedRequest as error:
-        raise MalformedRequest(f"`{where}`: {error}") from None
+        return decoder.decode(raw)
+    except UNREADABLE as error:
+        raise MalformedRequest(f"`{where}` is not what this API expects: {error}.") from None
 
 
 def _refuse(request: _Request) -> None:
