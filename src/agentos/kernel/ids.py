@@ -29,14 +29,14 @@ class _Sequence:
         self._last = 0
 
     def next(self) -> int:
-        fresh = (time.time_ns() // 1_000_000) << _RANDOM_BITS
-        fresh |= int.from_bytes(os.urandom(10)) >> 6
+        millis = time.time_ns() // 1_000_000
         with self._lock:
-            # Within one millisecond, or when the clock steps back, count on instead of drawing
-            # anew: lists ordered by id must keep the order of creation.
-            self._last = (
-                fresh if fresh >> _RANDOM_BITS > self._last >> _RANDOM_BITS else self._last + 1
-            )
+            if millis > self._last >> _RANDOM_BITS:
+                self._last = millis << _RANDOM_BITS | int.from_bytes(os.urandom(10)) >> 6
+            else:
+                # Within one millisecond, or when the clock steps back, count on instead of
+                # drawing anew: lists ordered by id must keep the order of creation.
+                self._last += 1
             return self._last
 
 

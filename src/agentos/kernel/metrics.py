@@ -106,6 +106,9 @@ _bound: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
 _routes: set[str] = set()
 
 
+_bound_calls: dict[tuple[str, str], Counter] = {}
+
+
 def observe_request(method: str, route: str, status: int, seconds: float) -> None:
     """Counts one answered request. `route` is the template (`/v1/teams/{id}`), not the path."""
     bound = _bound.get((method, route, status))
@@ -114,6 +117,14 @@ def observe_request(method: str, route: str, status: int, seconds: float) -> Non
     requests, durations = bound
     requests.inc()
     durations.observe(seconds)
+
+
+def observe_model_call(kind: str, outcome: str) -> None:
+    """Counts one model call that has ended. Both come from short lists."""
+    bound = _bound_calls.get((kind, outcome))
+    if bound is None:
+        bound = _bound_calls[kind, outcome] = model_calls.labels(kind, outcome)
+    bound.inc()
 
 
 def render() -> bytes:

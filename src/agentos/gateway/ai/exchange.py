@@ -12,6 +12,8 @@ from agentos.gateway.edge import RequestTooLarge
 from agentos.gateway.headers import Headers
 from agentos.kernel.ids import uuid7
 
+_WATCH_AFTER_SECONDS = 0.05
+
 
 class CallerGone(Exception):
     """The caller closed the connection."""
@@ -27,6 +29,7 @@ class AiExchange:
         self._send = send
         self._finished = False
         self._stopped_by: Exception | None = None
+        self._watcher: asyncio.Task[None] | None = None
 
     @property
     def begun(self) -> bool:
@@ -64,7 +67,8 @@ class AiExchange:
         task = asyncio.current_task()
         assert task is not None
         self._task = task
-        watcher = asyncio.create_task(self._watch())
+        # A moment later: most short answers are over by then, and need no watcher.
+        timer = asyncio.get_running_loop().call_later(_WATCH_AFTER_SECONDS, self._start_watching)
         try:
             yield
         except asyncio.CancelledError:
@@ -73,13 +77,18 @@ class AiExchange:
             task.uncancel()
             raise self._stopped_by from None
         finally:
-            watcher.cancel()
+            timer.cancel()
+            if self._watcher is not None:
+                self._watcher.cancel()
 
     def stop(self, reason: Exception) -> None:
         """Ends what `stoppable` surrounds, with this reason."""
         if self._stopped_by is None and not self._finished:
             self._stopped_by = reason
             self._task.cancel()
+
+    def _start_watching(self) -> None:
+        self._watcher = asyncio.create_task(self._watch())
 
     async def _watch(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import Protocol
+
+import msgspec
 
 from agentos.integrations.models.conversation import (
     Broken,
@@ -22,6 +24,7 @@ from agentos.integrations.models.wires.base import (
     Glance,
     MalformedAnswer,
     StreamMeter,
+    StreamReader,
     Translating,
     Wire,
 )
@@ -60,12 +63,14 @@ class Passage(Protocol):
 class PassThrough:
     """The provider's bytes are the caller's bytes."""
 
-    __slots__ = ("_before", "_last", "_meter", "_opening", "_wire")
+    __slots__ = ("_before", "_early", "_last", "_meter", "_opening", "_wire")
 
     def __init__(self, wire: Wire, glance: Glance):
         self._meter: StreamMeter = wire.meter(glance)
         self._wire = TRANSLATING[wire.name]
-        self._opening = b""
+        # Reads until something is said: up to there another provider can still take over.
+        self._opening: StreamReader | None = self._wire.reader()
+        self._early: Broken | None = None
         # The last two chunks: an event may be cut in two.
         self._before = b""
         self._last = b""
@@ -76,25 +81,30 @@ class PassThrough:
 
     @property
     def delivered(self) -> bool:
-        return self._meter.delivered
+        return self._opening is None
 
     @property
     def ended(self) -> bool:
         return self._meter.ended
 
     def carry(self, data: bytes) -> bytes:
+        if self._opening is not None:
+            self._read_opening(self._opening, data)
         self._before, self._last = self._last, data
-        passed = self._meter.pass_on(data)
-        if not self._meter.delivered:
-            self._opening += data
-        return passed
+        return self._meter.pass_on(data)
+
+    def _read_opening(self, reader: StreamReader, data: bytes) -> None:
+        for event in reader.feed(data):
+            if isinstance(event, Broken):
+                self._early = event
+                return
+            if isinstance(event, TextDelta | ThinkingDelta | ToolStarted | ToolDelta):
+                self._opening = None
+                return
 
     def broken(self) -> Broken | None:
-        # Not read as it goes by: only an opening can still be answered by another provider, and
-        # only the end of a stream that was cut says why.
-        if not self._meter.delivered:
-            return _find_break(self._wire.reader().feed(self._opening))
-        return _find_break(self._last_events())
+        # Not read as it goes by: only the end of a stream that was cut says why.
+        return self._early or _find_break(self._last_events())
 
     def _last_events(self) -> Iterator[StreamEvent]:
         """What can be read of the end. Each event by itself, for what it builds on is gone."""
@@ -109,11 +119,18 @@ class PassThrough:
 class Translated:
     """The provider's events, said again in the caller's dialect."""
 
-    __slots__ = ("_broken", "_characters", "_reader", "_writer", "delivered", "usage")
+    __slots__ = ("_broken", "_characters", "_mask", "_reader", "_writer", "delivered", "usage")
 
-    def __init__(self, provider: Translating, face: Translating, glance: Glance):
+    def __init__(
+        self,
+        provider: Translating,
+        face: Translating,
+        glance: Glance,
+        mask: Callable[[str], str],
+    ):
         self._reader = provider.reader()
         self._writer = face.writer(glance)
+        self._mask = mask
         self._characters = 0
         self.usage: Usage | None = None
         self.delivered = False
@@ -124,7 +141,7 @@ class Translated:
         return self._reader.ended
 
     def carry(self, data: bytes) -> bytes:
-        events = self._reader.feed(data)
+        events = [self._fit_to_be_said(event) for event in self._reader.feed(data)]
         for event in events:
             self._note(event)
         return b"".join([self._writer.write(event) for event in events])
@@ -134,6 +151,11 @@ class Translated:
 
     def estimate(self) -> int:
         return -(-self._characters // _CHARACTERS_PER_TOKEN)
+
+    def _fit_to_be_said(self, event: StreamEvent) -> StreamEvent:
+        if isinstance(event, Broken):
+            return msgspec.structs.replace(event, message=self._mask(event.message))
+        return event
 
     def _note(self, event: StreamEvent) -> None:
         match event:
@@ -156,7 +178,10 @@ def _find_break(events: Iterable[StreamEvent]) -> Broken | None:
     return next((event for event in events if isinstance(event, Broken)), None)
 
 
-def passage(provider: Wire, face: Wire, glance: Glance) -> Passage:
+def passage(
+    provider: Wire, face: Wire, glance: Glance, mask: Callable[[str], str] = str
+) -> Passage:
+    """`mask` takes the provider's key out of its error messages."""
     if provider is face:
         return PassThrough(face, glance)
-    return Translated(TRANSLATING[provider.name], TRANSLATING[face.name], glance)
+    return Translated(TRANSLATING[provider.name], TRANSLATING[face.name], glance, mask)

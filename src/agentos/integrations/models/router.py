@@ -229,7 +229,7 @@ class OpenCall:
         assert passage is not None, "whole answers have no chunks"
         assert source is not None
         if passage.ended:
-            self._settle("answered", passage.usage)
+            self._settle_stream(passage)
         for held in self._held:
             yield held
         self._held = []
@@ -238,7 +238,7 @@ class OpenCall:
                 carried = passage.carry(data)
                 if passage.ended and self._reservation is not None:
                     # Before its last byte goes out: an answered call is a booked call.
-                    self._settle("answered", passage.usage)
+                    self._settle_stream(passage)
                 if carried:
                     yield carried
         except (UpstreamTimeout, UpstreamLost, MalformedAnswer) as error:
@@ -247,10 +247,9 @@ class OpenCall:
             return
         if passage.ended:
             return
-        broken = passage.broken()
-        if broken is not None:
+        if passage.broken() is not None:
             # The provider said so itself, and the caller has heard it.
-            self._settle("failed", None, _class_of(broken.kind))
+            self._settle_stream(passage)
         else:
             yield self._broke_off(Failure(ErrorClass.OVERLOAD, "the stream was cut"))
 
@@ -419,7 +418,9 @@ class OpenCall:
 
     async def _open_stream(self, wire: Wire, answer: UpstreamAnswer) -> Failure | None:
         """Reads until something is delivered, so that whatever fails before can go elsewhere."""
-        self._passage = carried = passage(wire, self._request.face, self._request.glance)
+        self._passage = carried = passage(
+            wire, self._request.face, self._request.glance, self._masked
+        )
         self._source = source = answer.chunks()
         held: list[bytes] = []
         async for data in source:
@@ -427,8 +428,7 @@ class OpenCall:
                 self._first_byte = time.perf_counter()
             held.append(carried.carry(data))
             if not carried.delivered and (broken := carried.broken()) is not None:
-                key = self.target.provider.connection.key
-                return Failure(_class_of(broken.kind), masked(broken.message, key))
+                return Failure(_class_of(broken.kind), self._masked(broken.message))
             if (
                 carried.delivered
                 or carried.ended
@@ -437,6 +437,10 @@ class OpenCall:
                 self._held = [part for part in held if part]
                 return None
         return Failure(ErrorClass.OVERLOAD, "the stream was cut before it said anything")
+
+    def _masked(self, message: str) -> str:
+        """What a provider says, without the key it was sent."""
+        return masked(message, self.target.provider.connection.key)
 
     # Ending: every reservation is settled or released, once
 
@@ -449,6 +453,13 @@ class OpenCall:
         self._passage = self._source = None
         self._first_byte = None
         self._sent = False
+
+    def _settle_stream(self, passage: Passage) -> None:
+        broken = passage.broken()
+        if broken is None:
+            self._settle("answered", passage.usage)
+        else:
+            self._settle("failed", None, _class_of(broken.kind))
 
     def _broke_off(self, failure: Failure) -> bytes:
         """Books a stream that ended before its end, and says so to the caller."""
@@ -491,7 +502,7 @@ class OpenCall:
             usage = self._estimated()
         call = self._finished(usage, reservation.at, outcome, error_class, estimated=estimated)
         (self._request.book or self._router.escrow.settle)(reservation, call)
-        metrics.model_calls.labels(self.target.provider.provider.kind, outcome).inc()
+        metrics.observe_model_call(self.target.provider.provider.kind, outcome)
 
     def _estimated(self) -> Usage:
         """Usage by length; never more output than was asked for, which is what was reserved."""
@@ -562,21 +573,22 @@ class _Exchange:
 
 
 async def _refusal(wire: Wire, answer: UpstreamAnswer, key: str | None) -> Failure:
-    error_class, message = wire.error_class(answer.status, await answer.body(_MOST_ERROR))
+    body = await answer.body(_MOST_ERROR)
+    error_class, message = wire.error_class(answer.status, body)
+    told = _seconds(answer.header("retry-after"))
     return Failure(
         error_class,
         masked(message, key),
         status=answer.status,
-        retry_after=_seconds(answer.header("retry-after")),
+        retry_after=wire.retry_after(body) if told is None else told,
     )
 
 
 def _seconds(text: str | None) -> float | None:
     """Retry-After in seconds. Its other form, a date, is as good as none to us."""
-    try:
-        return max(0.0, float(text)) if text is not None else None
-    except ValueError:
+    if text is None or not text.replace(".", "", 1).isdecimal():
         return None
+    return float(text)
 
 
 def _failure_of(error: UpstreamTimeout | UpstreamLost | MalformedAnswer) -> Failure:

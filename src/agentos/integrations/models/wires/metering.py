@@ -86,7 +86,8 @@ class EventMeter:
         block = self._blocks.feed(data)
         if block and self._matters(block):
             for event in sse.split(block):
-                self._see(event)
+                if self._matters(event):
+                    self._see(event)
         if not self.delivered and self._blocks.waiting:
             # Half an event goes on to the caller: after that nobody can start again.
             self.delivered = True
@@ -95,8 +96,8 @@ class EventMeter:
     def estimate(self) -> int:
         return self._sample.tokens(self._reader)
 
-    def _matters(self, block: bytes) -> bool:
-        return not self.delivered or self._end in block or _USAGE.search(block) is not None
+    def _matters(self, data: bytes) -> bool:
+        return not self.delivered or self._end in data or _USAGE.search(data) is not None
 
     def _see(self, event: bytes) -> None:
         raise NotImplementedError

@@ -22,8 +22,11 @@ RESPONSES_TEXT = (
     b'data: {"type":"response.output_text.delta","output_index":0,"delta":"Hi"}\n\n'
 )
 RESPONSES_ARGUMENTS = (
+    b"event: response.output_item.added\n"
+    b'data: {"type":"response.output_item.added","output_index":1,"item":{"type":"function_call",'
+    b'"id":"f","call_id":"c","name":"n","arguments":"","status":"in_progress"}}\n\n'
     b"event: response.function_call_arguments.delta\n"
-    b'data: {"type":"response.function_call_arguments.delta","output_index":0,"delta":"{"}\n\n'
+    b'data: {"type":"response.function_call_arguments.delta","output_index":1,"delta":"{"}\n\n'
 )
 RESPONSES_FAILED = (
     b"event: response.failed\n"
@@ -34,6 +37,8 @@ RESPONSES_ERROR = (
     b'event: error\ndata: {"type":"error","code":"server_error","message":"Sorry","param":null}\n\n'
 )
 MESSAGES_TEXT = (
+    b"event: content_block_start\n"
+    b'data: {"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}\n\n'
     b"event: content_block_delta\n"
     b'data: {"type":"content_block_delta","index":0,'
     b'"delta":{"type":"text_delta","text":"Hi"}}\n\n'
@@ -99,7 +104,7 @@ def test_a_failure_in_the_opening_is_found_before_anything_is_delivered(
 
 def _translated(*events: Started | Finished) -> Translated:
     writer = MESSAGES.writer(GLANCE)
-    carried = Translated(MESSAGES, CHAT, GLANCE)
+    carried = Translated(MESSAGES, CHAT, GLANCE, mask=str)
     for event in events:
         carried.carry(writer.write(event))
     return carried
