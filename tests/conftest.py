@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import itertools
 import os
 import shutil
+import socket
 import tempfile
 import threading
 from collections.abc import AsyncIterator, Coroutine, Iterator
@@ -36,6 +38,24 @@ from tests.gateways import Gateway, running_gateway
 
 SECRET_KEY = bytes(range(32))
 TEMPLATE = "agentos_template"
+
+
+@pytest.fixture(autouse=True)
+def only_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names of other machines are not found: no test may reach a provider by accident."""
+    real = socket.getaddrinfo
+
+    def local(host: Any, *args: Any, **kwargs: Any) -> Any:
+        name = host.decode() if isinstance(host, bytes) else host
+        try:
+            known = name in (None, "", "localhost") or not ipaddress.ip_address(name).is_global
+        except ValueError:
+            known = False
+        if not known:
+            raise socket.gaierror(socket.EAI_NONAME, "tests do not leave this machine")
+        return real(host, *args, **kwargs)
+
+    monkeypatch.setattr(socket, "getaddrinfo", local)
 
 
 class LoopThread:

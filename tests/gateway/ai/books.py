@@ -19,7 +19,7 @@ PATIENCE = 15
 async def eventually(true: Callable[[], Awaitable[bool]]) -> None:
     """Returns once it is true. Raises TimeoutError."""
     async with asyncio.timeout(PATIENCE):
-        while not await true():
+        while not await true():  # noqa: ASYNC110 - the database tells nobody
             await asyncio.sleep(0.02)
 
 

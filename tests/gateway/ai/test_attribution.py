@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 from uuid import UUID, uuid4
@@ -59,7 +60,7 @@ async def test_reports_are_the_sums_of_the_calls(
                 assert answer.status_code == 200, answer.text
     calls = await lab.calls()
     assert len(calls) > number
-    keys = {
+    keys: dict[str, Callable[[dict[str, Any]], str | None]] = {
         "team": lambda call: call["team_id"],
         "session": lambda call: call["session_id"],
         "model": lambda call: f"{call['provider']}/{call['model']}",

@@ -52,7 +52,7 @@ async def test_calls_stop_at_the_cap_and_go_on_when_it_is_raised(
     await price(lab, "openai", GPT, **RATES)
     openai_server.reply(Reply(text="ok", input_tokens=100, output_tokens=500))
     budget_id = await cap(lab, 5000)
-    statuses = []
+    statuses: list[int] = []
     while len(statuses) < 20:
         answer = await CHAT.call(lab.models, GPT, stream=len(statuses) % 2 == 0)
         statuses.append(answer.status_code)
@@ -94,7 +94,7 @@ async def test_many_at_once_never_go_over(
     subject = None if scope == "tenant" else uuid4()
     headers = {} if subject is None else {f"x-agentos-{scope}": str(subject)}
     await cap(lab, 4321, scope, subject)
-    statuses = []
+    statuses: list[int] = []
 
     async def call(number: int) -> None:
         face = FACES[number % 3]

@@ -101,10 +101,7 @@ async def test_concurrent_calls_queue(
     await agree(platform_db, lab.person.tenant_id, concurrent_model_calls=3)
     openai_server.queue(*[ANSWERS_A_MOMENT_LATER] * 40)
     answers = await asyncio.gather(
-        *(
-            FACES[i % 3].call(lab.models, f"openai/{GPT}", stream=bool(i % 2))
-            for i in range(40)
-        )
+        *(FACES[i % 3].call(lab.models, f"openai/{GPT}", stream=bool(i % 2)) for i in range(40))
     )
     assert [answer.status_code for answer in answers] == [200] * 40
     for i, answer in enumerate(answers):

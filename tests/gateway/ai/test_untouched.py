@@ -147,7 +147,10 @@ def odd_body(face: Face, model: str, chance: random.Random, *, stream: bool) -> 
             fields["stream_options"] = {"include_usage": True, "more": 1}
     names = list(fields)
     chance.shuffle(names)
-    space = lambda: "".join(chance.choices(" \n\r\t", k=chance.randrange(3)))  # noqa: E731
+
+    def space() -> str:
+        return "".join(chance.choices(" \n\r\t", k=chance.randrange(3)))
+
     ascii_only = chance.random() < 0.5
     members = [
         f"{space()}{json.dumps(name)}{space()}:{space()}"
@@ -204,7 +207,9 @@ async def test_answers_arrive_as_they_were_sent(
     answer = await face.call(connected.models, model, stream=False)
     assert answer.content == WHOLE[face.name]
     raw.content_type = "text/event-stream"
-    body = face.ask(model, True) | ({"stream_options": {"include_usage": True}} if face is CHAT else {})
+    body = face.ask(model, True) | (
+        {"stream_options": {"include_usage": True}} if face is CHAT else {}
+    )
     told = STREAM[face.name]
     for _ in range(15):
         cuts = sorted(chance.sample(range(1, len(told)), 9))
@@ -226,9 +231,7 @@ async def test_only_usage_that_was_not_asked_for_is_taken_out(
     raw.content_type, raw.pieces = "text/event-stream", [CHAT_STREAM]
     answer = await CHAT.call(connected.models, GPT, stream=True)
     assert b'"usage"' not in answer.content
-    usage = (
-        b'data: {"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":2,"total_tokens":5}}\n\n'
-    )
+    usage = b'data: {"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":2,"total_tokens":5}}\n\n'
     assert answer.content == CHAT_STREAM.replace(usage, b"")
     assert json.loads(raw.bodies[-1])["stream_options"] == {"include_usage": True}
     (call,) = await connected.calls()
