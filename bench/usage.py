@@ -51,7 +51,7 @@ def of(pid: int) -> Usage | None:
     }
     outlived = (int(fields[13]) + int(fields[14])) / _TICK
     return Usage(
-        Path(name.split()[0]).name.strip(":"),
+        Path((name.split() or ["?"])[0]).name.strip(":"),
         own + outlived,
         kilobytes["Pss"] / 1024,
         kilobytes["Rss"] / 1024,

@@ -14,14 +14,17 @@ import pytest
 
 from agentos.execution import sweeper
 from agentos.execution.sweeper import Retention, Sweeper
-from agentos.kernel.clock import MovableClock
+from agentos.kernel.clock import Clock, MovableClock
 from agentos.kernel.database import Database
 from agentos.kernel.errors import Unavailable
 from agentos.kernel.ids import TenantId, uuid7
 from agentos.kernel.objects import ObjectStore
+from agentos.kernel.outbox import Outbox
+from agentos.tenancy.ledger import meters
 
 RETENTION = Retention(events=timedelta(days=30), idempotency_keys=timedelta(hours=24))
 MOMENT = timedelta(seconds=1)
+OUTBOX = Outbox(lambda: None)
 
 
 @dataclass(frozen=True)
@@ -116,7 +119,7 @@ async def rig(
     )
     store = ObjectStore.open(None, tmp_path)
     return Rig(
-        Sweeper(platform_db, store, clock, RETENTION),
+        Sweeper(platform_db, store, OUTBOX, clock, RETENTION),
         store,
         clock,
         superuser,
@@ -252,7 +255,7 @@ async def test_a_backlog_goes_in_batches(backlog: Rig, monkeypatch: pytest.Monke
 
 
 async def test_two_at_once_do_the_work_once(backlog: Rig) -> None:
-    second = Sweeper(backlog.platform_db, backlog.store, backlog.clock, RETENTION)
+    second = Sweeper(backlog.platform_db, backlog.store, OUTBOX, backlog.clock, RETENTION)
     await asyncio.gather(backlog.sweeper.sweep(), second.sweep())
     assert await backlog.count("events") == 10
     assert await backlog.count("idempotency_keys") == 10
@@ -284,3 +287,51 @@ async def test_an_interrupted_sweep_is_tried_again(
     assert not task.done()
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_storage_is_sampled_once_an_hour(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    samples = 0
+    sample = meters.sample_storage
+
+    async def counted(db: Database, clock: Clock) -> int:
+        nonlocal samples
+        samples += 1
+        return await sample(db, clock)
+
+    monkeypatch.setattr(meters, "sample_storage", counted)
+    await rig.superuser.execute(
+        """insert into storage_usage (tenant_id, bytes) values ($1, 7)
+           on conflict (tenant_id) do update set bytes = 7""",
+        rig.tenant_id,
+    )
+    rig.clock.advance(timedelta(days=1, minutes=-rig.clock.now().minute))
+    hours = 24 - rig.clock.now().hour
+    for _ in range(3):
+        await rig.sweeper.sweep()
+    assert samples == 1
+    assert await rig.superuser.fetchval("select quantity from meters") == 7 * hours
+    rig.clock.advance(timedelta(hours=1))
+    await rig.sweeper.sweep()
+    assert samples == 2
+
+
+async def test_budgets_that_paused_work_resume_with_the_month(rig: Rig) -> None:
+    await rig.superuser.execute(
+        """insert into budgets (tenant_id, id, scope, subject_id, cap_micros, created_by)
+           values ($1, gen_random_uuid(), 'tenant', $1, 100, 'test')""",
+        rig.tenant_id,
+    )
+    await rig.superuser.execute(
+        """insert into accounts (tenant_id, scope, subject_id, period, exhausted_at)
+           values ($1, 'tenant', $1, $2, $3)""",
+        rig.tenant_id,
+        rig.clock.now().date().replace(day=1),
+        rig.clock.now(),
+    )
+    await rig.sweeper.sweep()
+    assert await rig.count("outbox") == 0
+    rig.clock.advance(timedelta(days=32))
+    for _ in range(2):
+        await rig.sweeper.sweep()
+    assert await rig.superuser.fetchval("select type from outbox") == "budget.resumed"
+    assert await rig.count("outbox") == 1

@@ -1,11 +1,10 @@
-"""The sweeper: removes what has had its time, in small batches."""
+"""The sweeper: does what time brings. Removes what has had its time, ends months, samples storage."""
 
 from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from datetime import timedelta
-from pathlib import Path
+from datetime import datetime, timedelta
 
 import asyncpg
 
@@ -16,7 +15,9 @@ from agentos.kernel.errors import AgentOSError
 from agentos.kernel.logs import get_logger
 from agentos.kernel.objects import ObjectStore
 from agentos.kernel.outbox import Outbox
-from agentos.tenancy.ledger.recovery import recover, release_expired_holds
+from agentos.tenancy.budgets import service as budgets
+from agentos.tenancy.ledger import meters
+from agentos.tenancy.ledger.recovery import release_expired_holds
 
 log = get_logger(__name__)
 
@@ -40,16 +41,17 @@ class Sweeper:
         self,
         platform_db: Database,
         store: ObjectStore,
+        outbox: Outbox,
         clock: Clock,
         retention: Retention,
-        ledger: tuple[Path, Outbox] | None = None,
     ):
-        """`ledger` is where this machine's spools are, and how their events are announced."""
         self._db = platform_db
         self._store = store
+        self._outbox = outbox
         self._clock = clock
         self._retention = retention
-        self._ledger = ledger
+        # The hour in which storage was last sampled.
+        self._sampled: datetime | None = None
 
     async def run(self) -> None:
         """Sweeps until cancelled."""
@@ -61,7 +63,14 @@ class Sweeper:
             await asyncio.sleep(_EVERY_SECONDS)
 
     async def sweep(self) -> None:
-        """One round. Two at once do the work once: each row is deleted by whoever comes first."""
+        """One round. Two at once do the work once: each row is for whoever comes first."""
+        await self._delete_expired()
+        await objects.sweep(self._db, self._store, older_than=_OBJECT_GRACE)
+        await release_expired_holds(self._db)
+        await budgets.resume_in_new_month(self._db, self._outbox, self._clock)
+        await self._sample_storage()
+
+    async def _delete_expired(self) -> None:
         now = self._clock.now()
         for table, key, condition, before in (
             # Never what the bus has not heard yet.
@@ -83,11 +92,12 @@ class Sweeper:
             ("rate_buckets", "key", "at < $1", now - _BUCKET_IDLE),
         ):
             await self._delete(table, key, condition, before)
-        await objects.sweep(self._db, self._store, older_than=_OBJECT_GRACE)
-        if self._ledger is not None:
-            directory, outbox = self._ledger
-            await recover(directory, self._db, outbox, self._clock)
-        await release_expired_holds(self._db)
+
+    async def _sample_storage(self) -> None:
+        hour = self._clock.now().replace(minute=0, second=0, microsecond=0)
+        if hour != self._sampled:
+            await meters.sample_storage(self._db, self._clock)
+            self._sampled = hour
 
     async def _delete(self, table: str, key: str, condition: str, before: object) -> None:
         statement = (

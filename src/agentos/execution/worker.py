@@ -14,6 +14,7 @@ from agentos.kernel.database import Database
 from agentos.kernel.objects import ObjectStore
 from agentos.kernel.outbox import Outbox
 from agentos.kernel.settings import Settings
+from agentos.tenancy.ledger.recovery import keep_recovering
 
 
 @dataclass(frozen=True)
@@ -30,11 +31,11 @@ class Worker:
             events=timedelta(days=self.settings.event_retention_days),
             idempotency_keys=timedelta(hours=self.settings.idempotency_hours),
         )
+        # The relay polls, so what is announced here needs no wake-up.
+        outbox = Outbox(lambda: None)
+        spools = self.settings.data_dir / "ledger"
+        sweeper = Sweeper(self.platform_db, self.objects, outbox, self.clock, retention)
         async with asyncio.TaskGroup() as group:
             group.create_task(Relay(self.platform_db, self.bus).run())
-            group.create_task(self._sweeper(retention).run())
-
-    def _sweeper(self, retention: Retention) -> Sweeper:
-        # The relay polls, so what a recovery announces needs no wake-up.
-        ledger = (self.settings.data_dir / "ledger", Outbox(lambda: None))
-        return Sweeper(self.platform_db, self.objects, self.clock, retention, ledger)
+            group.create_task(sweeper.run())
+            group.create_task(keep_recovering(spools, self.platform_db, outbox, self.clock))

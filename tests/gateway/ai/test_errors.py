@@ -74,10 +74,12 @@ class Sdks:
         return [event async for event in answer] if stream else answer
 
     async def refused(self, face: str, model: str, **more: Any) -> SdkError:
+        own: type[SdkError] = (
+            anthropic.APIStatusError if face == "messages" else openai.APIStatusError
+        )
         try:
             await self.ask(face, model, **more)
-        except (openai.APIStatusError, anthropic.APIStatusError) as error:
-            assert isinstance(error, anthropic.APIError if face == "messages" else openai.APIError)
+        except own as error:
             check(error.response)
             return error
         raise AssertionError("it was answered")

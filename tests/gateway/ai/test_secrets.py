@@ -18,7 +18,7 @@ import pytest
 from aiohttp import web
 from tests.conftest import Engines
 from tests.gateway.ai.conftest import CLAUDE, GEMINI, GPT, Lab, Labs
-from tests.gateway.ai.faces import CHAT, FACES, Face
+from tests.gateway.ai.faces import CHAT, FACES, MESSAGES, RESPONSES, Face
 from tests.test_canaries import Aviary, dump, everything_readable, logged, relay_all
 
 from agentos.kernel.bus import Bus
@@ -79,6 +79,13 @@ class Parrot:
             case "redirect":
                 return web.Response(
                     status=302, headers={"Location": f"{self.url}/{quote(key, safe='')}"}
+                )
+            case "late":
+                said = {"id": "x", "choices": [{"index": 0, "delta": {"content": "Well, "}}]}
+                lines = [said, {"error": {"message": told, "code": 500}}]
+                return web.Response(
+                    text="".join(f"data: {json.dumps(line)}\n\n" for line in lines),
+                    content_type="text/event-stream",
                 )
             case "nonsense":
                 return web.Response(text=json.dumps(told)[:-3])
@@ -199,6 +206,20 @@ async def test_no_provider_key_comes_out(
             aviary.watch(f"the file {file.name}", file.read_bytes().decode("latin-1"))
     for file in engines.data_dir.rglob("*.log"):
         aviary.watch(f"the log {file.name}", file.read_bytes().decode("utf-8", "replace"))
+    assert aviary.escaped == []
+
+
+async def test_an_error_in_the_middle_of_a_translated_stream(lab: Lab, parrot: Parrot) -> None:
+    parrot.form = "late"
+    aviary = Aviary()
+    key = aviary.add("late", new_key())
+    body = {"kind": "custom", "name": "late", "base_url": parrot.url, "key": key}
+    assert (await lab.person.client.post("/api/models/providers", json=body)).is_success
+    for face in (RESPONSES, MESSAGES):
+        answer = await face.call(lab.models, "late/m", stream=True)
+        assert face.read(answer, stream=True) == "Well, "
+        assert "is no good here" in str(face.error(answer))
+        aviary.watch_answer(answer)
     assert aviary.escaped == []
 
 

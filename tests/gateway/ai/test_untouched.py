@@ -92,7 +92,8 @@ CHAT_STREAM = (
 )
 RESPONSES_STREAM = (
     b'event: response.created\r\ndata: {"type":"response.created","response":{"id":"r"}}\r\n\r\n'
-    b'event: response.output_text.delta\ndata: {"type":"response.output_text.delta","delta":"hi"}\n\n'
+    b'event: response.output_text.delta\ndata: {"type":"response.output_text.delta",'
+    b'"output_index":0,"content_index":0,"item_id":"m","delta":"hi"}\n\n'
     b'event: response.brand_new\ndata: {"type":"response.brand_new","x":[1, 2]}\n\n'
     b": ping\n\n"
     b'event: response.completed\ndata: {"type":"response.completed","response":{"id":"r",'

@@ -475,12 +475,12 @@ async def test_a_process_that_stood_still_too_long_hands_out_nothing(
     await bank.budget(spender, "tenant", 1_000)
     async with bank.running() as still:
         before = await still.reserve(spender, amount(100))
-        async with still._poster.desk:  # its loops stand still
+        async with still._teller.at_work, still._poster.desk:  # its loops stand still
             await take_away_holds(bank.superuser)
             async with bank.running() as other:
                 other.settle(await other.reserve(spender, amount(1_000)), finished(1_000))
             # Time passes: what was known is no longer trusted.
-            for hold in still._teller._holds.values():
+            for hold in still._drawer.holds.values():
                 hold.fresh_until = 0.0
         with pytest.raises(BudgetExhausted):
             await still.reserve(spender, amount(1))

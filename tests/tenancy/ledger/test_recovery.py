@@ -15,11 +15,11 @@ from agentos.kernel.database import Database, DatabaseUnavailable
 from agentos.kernel.ids import uuid7
 from agentos.kernel.objects import ObjectStore
 from agentos.kernel.outbox import Outbox
-from agentos.tenancy.ledger import posting
+from agentos.tenancy.ledger import posting, recovery
 from agentos.tenancy.ledger.calls import Reservation, Spender
 from agentos.tenancy.ledger.escrow import Escrow
 from agentos.tenancy.ledger.posting import Entry, post
-from agentos.tenancy.ledger.recovery import recover, release_expired_holds
+from agentos.tenancy.ledger.recovery import keep_recovering, recover, release_expired_holds
 
 OUTBOX = Outbox(lambda: None)
 
@@ -38,7 +38,7 @@ class Dying:
         return self.escrow
 
     async def __aexit__(self, *_: object) -> None:
-        async with self.escrow._poster.desk:
+        async with self.escrow._teller.at_work, self.escrow._poster.desk:
             for loop in self._loops:
                 loop.cancel()
         await asyncio.gather(*self._loops, return_exceptions=True)
@@ -150,13 +150,14 @@ async def test_only_holds_that_expired_a_while_ago_are_given_back(bank: Bank) ->
     assert (await bank.account(spender))["held_micros"] == owners[0]["micros"]
 
 
-async def test_the_sweeper_does_both(bank: Bank, platform_db: Database, tmp_path: Any) -> None:
+async def test_the_sweeper_gives_back_what_died_elsewhere(
+    bank: Bank, platform_db: Database, tmp_path: Any
+) -> None:
     spender = await bank.tenant()
     await bank.budget(spender, "tenant", 1_000)
-    async with Dying(bank, posts=False) as here:
-        here.settle(await here.reserve(spender, amount(10)), finished(10))
-    async with Dying(bank, posts=False) as elsewhere:
-        await elsewhere.reserve(spender, amount(10))
+    async with Dying(bank, posts=True) as elsewhere:
+        elsewhere.settle(await elsewhere.reserve(spender, amount(10)), finished(10))
+        await elsewhere.flush()
     for path in bank.directory.glob(f"{elsewhere.owner}.*"):
         path.unlink()
     await bank.superuser.execute(
@@ -164,8 +165,40 @@ async def test_the_sweeper_does_both(bank: Bank, platform_db: Database, tmp_path
     )
     retention = Retention(events=timedelta(days=30), idempotency_keys=timedelta(hours=24))
     store = ObjectStore.open(None, tmp_path / "objects")
-    await Sweeper(platform_db, store, bank.clock, retention, (bank.directory, OUTBOX)).sweep()
-    assert list(bank.directory.iterdir()) == []
+    assert await bank.held() > 0
+    await Sweeper(platform_db, store, OUTBOX, bank.clock, retention).sweep()
+    assert (await bank.account(spender))["spent_micros"] == 10
+    await bank.check()
+
+
+async def test_what_dies_later_is_recovered_too(
+    bank: Bank, superuser: asyncpg.Connection[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recovery, "_EVERY_SECONDS", 0.02)
+    spender = await bank.tenant()
+    keeping = asyncio.create_task(
+        keep_recovering(bank.directory, bank.platform_db, OUTBOX, bank.clock)
+    )
+    async with Dying(bank, posts=False) as escrow:
+        escrow.settle(await escrow.reserve(spender, amount(10)), finished(10))
+        # Its owner lives: nothing is taken from it.
+        await asyncio.sleep(0.1)
+        assert list(bank.directory.iterdir())
+        await superuser.execute("alter table holds rename to away")
+
+    async def failed() -> bool:
+        return bool(await superuser.fetchval("select count(*) from ledger_entries"))
+
+    await until(failed)
+    assert not keeping.done()
+    await superuser.execute("alter table away rename to holds")
+
+    async def recovered() -> bool:
+        return not list(bank.directory.iterdir())
+
+    await until(recovered)
+    keeping.cancel()
+    await asyncio.gather(keeping, return_exceptions=True)
     assert (await bank.account(spender))["spent_micros"] == 10
     await bank.check()
 
@@ -204,11 +237,11 @@ async def test_a_record_that_cannot_be_posted_does_not_block_the_others(bank: Ba
     good, bad = await bank.tenant(), await bank.tenant()
     await bank.budget(good, "tenant", 1_000)
     async with bank.running() as escrow:
-        async with escrow._poster.desk:
+        async with escrow._teller.at_work, escrow._poster.desk:
             calls: list[Reservation] = []
             for number in range(20):
                 spender = bad if number == 7 else good
-                group = escrow._teller._group(spender)
+                group = escrow._drawer.group(spender)
                 calls.append(escrow._begin(spender, amount(10), group, []))
             await bank.superuser.execute("delete from accounts where tenant_id = $1", bad.tenant_id)
             await bank.superuser.execute("delete from tenants where id = $1", bad.tenant_id)

@@ -94,13 +94,15 @@ class PassThrough:
         return self._meter.pass_on(data)
 
     def _read_opening(self, reader: StreamReader, data: bytes) -> None:
-        for event in reader.feed(data):
-            if isinstance(event, Broken):
-                self._early = event
-                return
-            if isinstance(event, TextDelta | ThinkingDelta | ToolStarted | ToolDelta):
-                self._opening = None
-                return
+        # By lines: what comes after the first word is the caller's to understand, not ours.
+        for line in data.splitlines(keepends=True):
+            for event in reader.feed(line):
+                if isinstance(event, Broken):
+                    self._early = event
+                    return
+                if isinstance(event, TextDelta | ThinkingDelta | ToolStarted | ToolDelta):
+                    self._opening = None
+                    return
 
     def broken(self) -> Broken | None:
         # Not read as it goes by: only the end of a stream that was cut says why.

@@ -52,6 +52,8 @@ _HOLD_SECONDS = 2.0
 _UNKNOWN_OUTPUT = 131_072
 _UNKNOWN_WINDOW = 1_000_000
 _BYTES_PER_TOKEN = 4
+# A call that uses more than this is a provider's mistake: the largest windows have a hundredth.
+_MOST_TOKENS = 1_000_000_000
 _FREE = Rates(input=0, output=0, cache_read=0, cache_write=0, cache_write_long=0)
 
 Outcome = Literal["answered", "cancelled", "failed"]
@@ -497,8 +499,8 @@ class OpenCall:
         if self._reservation is None:
             return
         reservation = self._take_reservation()
-        estimated = usage is None
-        if usage is None:
+        estimated = usage is None or not _credible(usage)
+        if usage is None or estimated:
             usage = self._estimated()
         call = self._finished(usage, reservation.at, outcome, error_class, estimated=estimated)
         (self._request.book or self._router.escrow.settle)(reservation, call)
@@ -514,7 +516,7 @@ class OpenCall:
         limit = self._request.glance.max_output
         if limit is not None:
             output = min(output, limit)
-        if known is None:
+        if known is None or not _credible(known):
             return Usage(input=-(-len(self._request.body) // _BYTES_PER_TOKEN), output=output)
         # The opening of a stream tells what was read; what was written comes at its end.
         return msgspec.structs.replace(known, output=max(output, known.output))
@@ -597,6 +599,12 @@ def _failure_of(error: UpstreamTimeout | UpstreamLost | MalformedAnswer) -> Fail
     if isinstance(error, MalformedAnswer):
         return Failure(ErrorClass.OVERLOAD, "it answered something that is not its own format")
     return Failure(ErrorClass.OVERLOAD, f"the connection failed ({error})")
+
+
+def _credible(usage: Usage) -> bool:
+    """Whether a call can have used this; the books have no room for what it cannot."""
+    counts: tuple[int, ...] = msgspec.structs.astuple(usage)
+    return min(counts) >= 0 and max(counts) <= _MOST_TOKENS
 
 
 def _class_of(kind: str) -> ErrorClass:

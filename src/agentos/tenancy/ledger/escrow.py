@@ -20,7 +20,7 @@ from agentos.kernel.ids import uuid7
 from agentos.kernel.logs import get_logger
 from agentos.kernel.outbox import Outbox
 from agentos.tenancy.ledger.calls import Amount, FinishedCall, Reservation, Spender
-from agentos.tenancy.ledger.holds import Pot
+from agentos.tenancy.ledger.drawer import Drawer, Group, Takes
 from agentos.tenancy.ledger.poster import Poster
 from agentos.tenancy.ledger.posting import Entry, post, tokens_of
 from agentos.tenancy.ledger.recovery import recover
@@ -35,7 +35,7 @@ from agentos.tenancy.ledger.spool import (
     Spool,
     SpoolUnwritable,
 )
-from agentos.tenancy.ledger.teller import Group, Takes, Teller
+from agentos.tenancy.ledger.teller import Teller
 
 log = get_logger(__name__)
 
@@ -95,7 +95,10 @@ class Escrow:
         self._directory = directory
         self._spool = Spool(directory, self.owner)
         self._poster = Poster(platform_db, outbox, clock, self.owner, self._spool)
-        self._teller = Teller(platform_db, outbox, clock, self.owner, self._poster, queue_seconds)
+        self._drawer = Drawer(clock)
+        self._teller = Teller(
+            platform_db, outbox, clock, self.owner, self._drawer, self._poster, queue_seconds
+        )
         self._open: dict[UUID, _Opened] = {}
 
     async def reserve(self, spender: Spender, worst: Amount) -> Reservation:
@@ -103,9 +106,9 @@ class Escrow:
 
         Raises BudgetExhausted, TokensExhausted, PriceUnknown, TooManyCalls.
         """
-        taken = self._teller.try_take(spender, worst)
+        taken = self._drawer.try_take(spender, worst)
         if taken is None:
-            taken = await self._teller.wait(spender, worst)
+            taken = await self._drawer.wait(spender, worst)
         return self._begin(spender, worst, *taken)
 
     def settle(self, reservation: Reservation, call: FinishedCall) -> None:
@@ -117,7 +120,7 @@ class Escrow:
         entry.at = at
         entry.segment = self._spool.end(Settled(opened.call_id, at, call))
         self._poster.add(entry)
-        self._teller.give_back(
+        self._drawer.give_back(
             opened.spender.tenant_id, opened.takes, [amount for _, amount in entry.kept]
         )
 
@@ -141,8 +144,8 @@ class Escrow:
             )
         )
         if opened.tried:
-            self._teller.doubt(opened.group.holds)
-        self._teller.give_back(opened.spender.tenant_id, opened.takes, [0] * len(opened.takes))
+            _doubt(opened)
+        self._drawer.give_back(opened.spender.tenant_id, opened.takes, [0] * len(opened.takes))
 
     async def settle_in(
         self, tx: Transaction, reservation: Reservation, call: FinishedCall
@@ -183,7 +186,7 @@ class Escrow:
             yield
         finally:
             # Between two transactions, not in the middle of one.
-            async with self._poster.desk:
+            async with self._teller.at_work, self._poster.desk:
                 for loop in loops:
                     loop.cancel()
             ends = await asyncio.gather(*loops, return_exceptions=True)
@@ -214,7 +217,7 @@ class Escrow:
         try:
             segment = self._spool.begin(record)
         except SpoolUnwritable:
-            self._teller.give_back(spender.tenant_id, takes, [0] * len(takes))
+            self._drawer.give_back(spender.tenant_id, takes, [0] * len(takes))
             raise
         self._open[opened.call_id] = opened
         self._poster.add(
@@ -271,7 +274,7 @@ class Escrow:
                 pot.take(more)
                 opened.takes[number] = (pot, amount + more)
         # The rest is covered by nothing: no more is handed out before it is posted.
-        self._teller.doubt(opened.group.holds)
+        _doubt(opened)
 
     def _settled_elsewhere(self, opened: _Opened, entry: Entry) -> None:
         if self._open.pop(opened.call_id, None) is None:
@@ -280,7 +283,7 @@ class Escrow:
         for pot, amount in entry.kept:
             # What give_back is about to count as unposted is posted already.
             pot.unposted -= amount
-        self._teller.give_back(
+        self._drawer.give_back(
             opened.spender.tenant_id, opened.takes, [amount for _, amount in entry.kept]
         )
 
@@ -309,7 +312,12 @@ class Escrow:
         self._spool.close(remove=posted)
 
 
-def _covers(takes: list[tuple[Pot, int]]) -> int:
+def _doubt(opened: _Opened) -> None:
+    for hold in opened.group.holds:
+        hold.doubt()
+
+
+def _covers(takes: Takes) -> int:
     covers = 0
     for pot, _ in takes:
         covers |= _COVERS.get((pot.hold.account.scope, pot.unit), 0)

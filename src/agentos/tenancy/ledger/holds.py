@@ -1,107 +1,25 @@
-"""Holds: what this process has taken out of accounts and hands out to its calls."""
+"""Holds: what processes have taken out of accounts, as Postgres has it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Literal
+from typing import Any
 from uuid import UUID
 
 import asyncpg
 
 from agentos.kernel.database import Transaction
 from agentos.tenancy.ledger.periods import Account, columns
+from agentos.tenancy.ledger.pots import Unit
 from agentos.tenancy.plans import plan_for
 
 LEASE = timedelta(seconds=60)
 
-Unit = Literal["micros", "tokens", "calls"]
-
 # Every transaction locks accounts in this order, the tenant's own first, and touches holds only
 # under the lock of their account. So no two can wait for each other.
 _IN_ORDER = "order by tenant_id, scope desc, subject_id, period"
-
-
-class Pot:
-    """One unit of a hold. In Postgres the hold has free + taken + unposted of it."""
-
-    __slots__ = ("cap", "free", "hold", "low", "taken", "unit", "unposted")
-
-    def __init__(self, hold: Hold, unit: Unit):
-        self.hold = hold
-        self.unit = unit
-        self.cap: int | None = None
-        # To hand out; reserved by calls that run; spent by calls that Postgres has not heard of.
-        self.free = 0
-        self.taken = 0
-        self.unposted = 0
-        # The least that was free lately: what nobody needed.
-        self.low = 0
-
-    @property
-    def total(self) -> int:
-        return self.free + self.taken + self.unposted
-
-    def take(self, amount: int) -> None:
-        self.free -= amount
-        self.taken += amount
-        if self.free < self.low:
-            self.low = self.free
-
-    def give_back(self, amount: int, kept: int = 0) -> None:
-        """Ends a call's use of `amount`, of which `kept` was spent."""
-        self.taken -= amount
-        self.free += amount - kept
-        self.unposted += kept
-
-
-class Hold:
-    """What this process has of one account. Replaced by a new one if Postgres no longer has it."""
-
-    __slots__ = (
-        "account",
-        "calls",
-        "doubtful",
-        "eagerness",
-        "fresh_until",
-        "fresh_until_wall",
-        "grown_at",
-        "known",
-        "leased_until",
-        "leased_until_wall",
-        "lost",
-        "micros",
-        "tokens",
-        "used_at",
-    )
-
-    def __init__(self, account: Account):
-        self.account = account
-        self.micros = Pot(self, "micros")
-        self.tokens = Pot(self, "tokens")
-        self.calls = Pot(self, "calls")
-        # Its row in accounts exists.
-        self.known = False
-        # Postgres gave it to others: what was taken from it is covered by nothing any more.
-        self.lost = False
-        # A transaction ended without saying how: look at the row before handing out more.
-        self.doubtful = False
-        # Caps older than a second are not trusted, nor is a hold whose time is up. Twice, because
-        # the monotonic clock stands still while a machine sleeps.
-        self.fresh_until = self.fresh_until_wall = 0.0
-        self.leased_until = self.leased_until_wall = 0.0
-        self.used_at = 0.0
-        self.grown_at = 0.0
-        self.eagerness = 0
-
-    @property
-    def pots(self) -> tuple[Pot, Pot, Pot]:
-        return self.micros, self.tokens, self.calls
-
-    @property
-    def empty(self) -> bool:
-        return not (self.micros.total or self.tokens.total or self.calls.total)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ log = get_logger(__name__)
 # Entries of a thousand calls.
 _BATCH = 2000
 # Collecting for a moment makes one transaction of many calls.
-_PAUSE_SECONDS = 0.015
+_PAUSE_SECONDS = 0.05
 _LONGEST_PAUSE_SECONDS = 2.0
 
 
@@ -37,8 +37,8 @@ class Poster:
         self._spool = spool
         self._pending: deque[Entry] = deque()
         self._some = asyncio.Event()
-        # Whoever reads or changes this owner's holds has it: what a transaction whose end is
-        # unknown did to them must be known before anything is concluded from their rows.
+        # Held while entries are being posted, and by whoever concludes from the rows of this
+        # owner's holds what is free: what was posted of them must be known for that.
         self.desk = asyncio.Lock()
 
     def add(self, entry: Entry) -> None:
@@ -94,4 +94,4 @@ class Poster:
         self._spool.reject(entry.line())
         # Its part of the holds was not lowered: count anew what is left.
         for pot, _ in entry.kept:
-            pot.hold.doubtful = True
+            pot.hold.doubt()

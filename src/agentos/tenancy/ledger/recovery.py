@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -9,14 +10,18 @@ from pathlib import Path
 from typing import Literal
 from uuid import UUID
 
+import asyncpg
+
 from agentos.kernel.clock import Clock
 from agentos.kernel.database import Database
+from agentos.kernel.errors import AgentOSError
 from agentos.kernel.logs import get_logger
 from agentos.kernel.outbox import Outbox
 from agentos.tenancy.ledger.calls import FinishedCall
-from agentos.tenancy.ledger.holds import Hold, Pot, give_up
+from agentos.tenancy.ledger.holds import give_up
 from agentos.tenancy.ledger.periods import Account, accounts_of
 from agentos.tenancy.ledger.posting import Entry, post_each, tokens_of
+from agentos.tenancy.ledger.pots import Hold, Pot
 from agentos.tenancy.ledger.spool import (
     COVERS_SESSION,
     COVERS_TEAM,
@@ -34,9 +39,28 @@ from agentos.tenancy.ledger.spool import (
 log = get_logger(__name__)
 
 BATCH = 1000
+_EVERY_SECONDS = 5.0
 # After it, an owner that does not renew is taken for dead. Local recovery comes long before.
 _GRACE = timedelta(seconds=60)
 _COVERS = {"tenant": COVERS_TENANT, "team": COVERS_TEAM, "session": COVERS_SESSION}
+
+
+async def keep_recovering(directory: Path, db: Database, outbox: Outbox, clock: Clock) -> None:
+    """Recovers what dies on this machine, within seconds, until cancelled.
+
+    While all owners live, a round tries their locks and asks no database.
+    """
+    failing = False
+    while True:
+        try:
+            await recover(directory, db, outbox, clock)
+        except (AgentOSError, asyncpg.PostgresError, OSError) as error:
+            if not failing:
+                log.warning("ledger spools could not be recovered yet", error=repr(error))
+            failing = True
+        else:
+            failing = False
+        await asyncio.sleep(_EVERY_SECONDS)
 
 
 async def recover(directory: Path, db: Database, outbox: Outbox, clock: Clock) -> int:
