@@ -300,8 +300,7 @@ async def test_storage_is_sampled_once_an_hour(rig: Rig, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(meters, "sample_storage", counted)
     await rig.superuser.execute(
-        """insert into storage_usage (tenant_id, bytes) values ($1, 7)
-           on conflict (tenant_id) do update set bytes = 7""",
+        "insert into storage_usage (tenant_id, bytes, objects) values ($1, 7, 1)",
         rig.tenant_id,
     )
     rig.clock.advance(timedelta(days=1, minutes=-rig.clock.now().minute))

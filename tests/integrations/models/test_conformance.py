@@ -42,8 +42,6 @@ _NO_DETAILS = frozenset({"ollama"})
 _WRITES_CACHE = frozenset({"anthropic"})
 # What it thinks is part of its content, in its own way, which chat callers see as it comes.
 _THINKS_IN_CONTENT = frozenset({"mistral"})
-# It bills afterwards; an account it has closed gets a bad request, which is not told apart.
-_NO_CREDIT_IS_INVALID = frozenset({"groq"})
 
 
 @dataclass
@@ -356,14 +354,7 @@ async def refused(
 
 
 async def test_errors(bench: Bench) -> None:
-    errors = [
-        (
-            fault,
-            400 if fault == Fault.no_credit() and bench.kind in _NO_CREDIT_IS_INVALID else status,
-        )
-        for fault, status in ERRORS
-    ]
-    for fault, status in errors:
+    for fault, status in ERRORS:
         for face in bench.faces:
             expected = 529 if status == 503 and face.name == "messages" else status
             for stream in (False, True):

@@ -23,13 +23,13 @@ from pydantic_ai.usage import UsageLimits
 from tests.gateway.ai.conftest import CLAUDE, GEMINI, GPT, Lab, Labs
 from tests.gateways import Gateway
 
+from agentos.integrations.models.failures import ModelCallFailed
 from agentos.integrations.models.native import (
     AnswerBrokeOff,
     RouterModel,
     RouterTransport,
     router_model,
 )
-from agentos.integrations.models.router import ModelCallFailed
 from agentos.integrations.models.routing import FaceNotServed, ModelNotFound
 from agentos.kernel.database import Database
 from agentos.kernel.errors import AgentOSError, Conflict

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from agentos.gateway.problems import STATUS, InternalError, NotSetUp
-from agentos.integrations.models.failures import ErrorClass
-from agentos.integrations.models.router import ModelCallFailed
+from agentos.integrations.models.failures import ErrorClass, ModelCallFailed
 from agentos.integrations.models.wires.base import Wire, WireName
 from agentos.kernel.errors import AgentOSError, Kind
 from agentos.kernel.logs import get_logger

@@ -14,7 +14,8 @@ from agentos.gateway.ai.models import ModelLists
 from agentos.gateway.authentication import Identity
 from agentos.gateway.credential_watch import CredentialWatch
 from agentos.gateway.headers import Headers
-from agentos.integrations.models.router import ModelRequest, ModelRouter, OpenCall
+from agentos.integrations.models.open_call import OpenCall
+from agentos.integrations.models.router import ModelRequest, ModelRouter
 from agentos.integrations.models.wires.base import WIRE_HEADERS, Wire, WireName
 from agentos.integrations.models.wires.registry import WIRES
 from agentos.kernel import metrics

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+
+from agentos.kernel.errors import AgentOSError, Kind
 
 
 class ErrorClass(StrEnum):
@@ -35,3 +38,41 @@ class Failure:
     message: str
     status: int | None = None
     retry_after: float | None = None
+
+
+class ModelCallFailed(AgentOSError):
+    """No provider could answer this call. Made of the targets that were tried, and how each failed."""
+
+    code = "model_call_failed"
+
+    def __init__(self, failed: Sequence[tuple[str, Failure]]):
+        last = failed[-1][1]
+        self.error_class = last.error_class
+        self.provider_status = last.status
+        waits = [f.retry_after for _, f in failed if f.retry_after is not None]
+        self.retry_after = min(waits) if waits else None
+        told = "; ".join(f"{target}: {failure.message}" for target, failure in failed)
+        super().__init__(told, hint=_ADVICE.get(last.error_class))
+
+    @property
+    def kind(self) -> Kind:  # type: ignore[override]
+        return _KINDS[self.error_class]
+
+
+_KINDS = {
+    ErrorClass.OVERLOAD: Kind.TRANSIENT,
+    ErrorClass.TIMEOUT: Kind.TRANSIENT,
+    ErrorClass.RATE_LIMIT: Kind.LIMITED,
+    ErrorClass.AUTH: Kind.FORBIDDEN,
+    ErrorClass.NOT_FOUND: Kind.NOT_FOUND,
+    ErrorClass.CONTEXT_LENGTH: Kind.INVALID,
+    ErrorClass.INVALID: Kind.INVALID,
+}
+_ADVICE = {
+    ErrorClass.OVERLOAD: "Try again, or set a fallback chain: `agentos models chain set`.",
+    ErrorClass.TIMEOUT: "Try again, or set a fallback chain: `agentos models chain set`.",
+    ErrorClass.RATE_LIMIT: "Wait, or set a fallback chain: `agentos models chain set`.",
+    ErrorClass.AUTH: "Give the provider a working key: `agentos models providers update`.",
+    ErrorClass.NOT_FOUND: "`agentos models list` shows the models there are.",
+    ErrorClass.CONTEXT_LENGTH: "Send less, or use a model with a larger context.",
+}

@@ -16,7 +16,7 @@ from agentos.integrations.models.directory import ConnectedProvider, Directory, 
 from agentos.integrations.models.errors import ProviderKeyLost
 from agentos.integrations.models.failures import ErrorClass, Failure
 from agentos.integrations.models.hosts import Hosts
-from agentos.integrations.models.prices import Catalogue, Rates
+from agentos.integrations.models.prices import FREE, Catalogue, Rates
 from agentos.integrations.models.providers.base import Connection, ModelInfo, ProviderFailed
 from agentos.integrations.models.providers.ollama import OLLAMA
 from agentos.integrations.models.remembered import Remembered
@@ -43,7 +43,6 @@ _FAILURE_SECONDS = 5.0
 _MOST_LISTS = 2_000
 _DETECT_SECONDS = 1.0
 _CHARACTERS_PER_TOKEN = 4
-_FREE = Rates(input=0, output=0, cache_read=0, cache_write=0, cache_write_long=0)
 
 _ADVICE = {
     ErrorClass.OVERLOAD: "Check that its address is right and that it is running, then try again.",
@@ -193,7 +192,7 @@ class Listing:
             return _Price(own, "own")
         provider = target.provider.provider
         if provider.free:
-            return _Price(_FREE, "free")
+            return _Price(FREE, "free")
         rates = self._catalogue.rates(provider.price_ids, target.model, sound=False)
         return _Price(rates, None if rates is None else "catalogue")
 

@@ -26,7 +26,8 @@ from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
 from pydantic_ai.settings import ModelSettings
 from pydantic_ai.usage import RequestUsage
 
-from agentos.integrations.models.router import ModelRequest, ModelRouter, OpenCall
+from agentos.integrations.models.open_call import OpenCall
+from agentos.integrations.models.router import ModelRequest, ModelRouter
 from agentos.integrations.models.routing import FaceNotServed, Target, targets
 from agentos.integrations.models.wires.base import WIRE_HEADERS, Wire, WireName
 from agentos.integrations.models.wires.registry import WIRES

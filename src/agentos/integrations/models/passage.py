@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import Protocol
@@ -31,6 +32,11 @@ from agentos.integrations.models.wires.base import (
 from agentos.integrations.models.wires.registry import TRANSLATING
 
 _CHARACTERS_PER_TOKEN = 4
+
+# An error's name or its type; responses without one say null. Within a text, the quotes would be
+# escaped.
+_ERROR = re.compile(rb'"error"(?!\s*+:\s*+null)')
+_FAILED = b"response.failed"
 
 
 class Passage(Protocol):
@@ -94,9 +100,9 @@ class PassThrough:
         return self._meter.pass_on(data)
 
     def _read_opening(self, reader: StreamReader, data: bytes) -> None:
-        # By lines: what comes after the first word is the caller's to understand, not ours.
-        for line in data.splitlines(keepends=True):
-            for event in reader.feed(line):
+        # One at a time: what comes after the first word is the caller's to understand, not ours.
+        for piece in sse.pieces(data):
+            for event in reader.feed(piece):
                 if isinstance(event, Broken):
                     self._early = event
                     return
@@ -106,11 +112,21 @@ class PassThrough:
 
     def broken(self) -> Broken | None:
         # Not read as it goes by: only the end of a stream that was cut says why.
-        return self._early or _find_break(self._last_events())
+        if self._early is not None:
+            return self._early
+        last = self._before + self._last
+        return _find_break(self._events(last)) if self._may_be_broken(last) else None
 
-    def _last_events(self) -> Iterator[StreamEvent]:
+    def _may_be_broken(self, last: bytes) -> bool:
+        # From behind is faster, and most streams have none.
+        if last.rfind(b'"error"') >= 0 and _ERROR.search(last) is not None:
+            return True
+        # It need not say of which error.
+        return not self._meter.ended and _FAILED in last
+
+    def _events(self, last: bytes) -> Iterator[StreamEvent]:
         """What can be read of the end. Each event by itself, for what it builds on is gone."""
-        for event in sse.split(self._before + self._last):
+        for event in sse.split(last):
             with suppress(MalformedAnswer):
                 yield from self._wire.reader().feed(event)
 

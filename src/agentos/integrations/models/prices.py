@@ -62,6 +62,10 @@ class Rates(msgspec.Struct, frozen=True, gc=False):
         return rates
 
 
+# What nobody charges for: a machine of one's own.
+FREE = Rates(input=0, output=0, cache_read=0, cache_write=0, cache_write_long=0)
+
+
 class Catalogue:
     """Public prices and context windows, as they were when genai-prices was released.
 

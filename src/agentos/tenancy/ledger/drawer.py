@@ -79,7 +79,7 @@ class Drawer:
 
     def try_take(self, spender: Spender, worst: Amount) -> tuple[Group, Takes] | None:
         """Room for a call out of what is held already, unless others of its tenant wait."""
-        if spender.tenant_id in self._waiting:
+        if self._waiting and spender.tenant_id in self._waiting:
             return None
         return self._take(spender, worst)
 
@@ -87,7 +87,7 @@ class Drawer:
         """Ends a call's use of its room, and hands on what is free now."""
         for (pot, amount), spent in zip(takes, kept, strict=True):
             pot.give_back(amount, spent)
-        if tenant_id in self._waiting:
+        if self._waiting and tenant_id in self._waiting:
             self.hand_on(tenant_id)
 
     async def wait(self, spender: Spender, worst: Amount) -> tuple[Group, Takes]:

@@ -113,8 +113,9 @@ class Escrow:
 
     def settle(self, reservation: Reservation, call: FinishedCall) -> None:
         """Books what a call took. Once this returns, `kill -9` cannot lose it."""
-        opened = self._opened(reservation)
-        del self._open[opened.call_id]
+        opened = self._open.pop(reservation.call_id, None)
+        if opened is None:
+            raise ReservationEnded()
         at = self._clock.now()
         entry = self._settlement(opened, call)
         entry.at = at
@@ -155,7 +156,9 @@ class Escrow:
         Let it be the last thing in the transaction: others wait for the tenant's accounts from
         here to its end. If it rolls back the reservation is still open, to be settled or released.
         """
-        opened = self._opened(reservation)
+        opened = self._open.get(reservation.call_id)
+        if opened is None:
+            raise ReservationEnded()
         opened.tried = True
         entry = self._settlement(opened, call)
         entry.at = self._clock.now()
@@ -232,12 +235,6 @@ class Escrow:
                 segment=segment,
             )
         )
-        return opened
-
-    def _opened(self, reservation: Reservation) -> _Opened:
-        opened = self._open.get(reservation.call_id)
-        if opened is None:
-            raise ReservationEnded()
         return opened
 
     def _settlement(self, opened: _Opened, call: FinishedCall) -> Entry:

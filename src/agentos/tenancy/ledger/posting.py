@@ -121,18 +121,18 @@ async def post_each(
         await post_each(db, owner, entries[middle:], outbox, now, reject)
 
 
-class _Row(msgspec.Struct, gc=False):
+class _Row(msgspec.Struct, gc=False, omit_defaults=True):
     """A row of ledger_entries, and with a settled call the one of model_calls, as SQL reads it."""
 
     tenant_id: UUID
     call_id: UUID
     kind: str
     at: datetime
-    team_id: UUID | None
-    session_id: UUID | None
     period: date
     held_micros: int
     held_tokens: int
+    team_id: UUID | None = None
+    session_id: UUID | None = None
     spent_micros: int = 0
     spent_tokens: int = 0
     reason: str | None = None
@@ -147,11 +147,11 @@ def _row(entry: Entry) -> _Row:
         entry.call_id,
         entry.kind,
         entry.at,
-        spender.team_id,
-        spender.session_id,
-        entry.holds[0].account.period,
+        entry.period,
         entry.held_micros,
         entry.held_tokens,
+        spender.team_id,
+        spender.session_id,
     )
     if call is not None:
         row.spent_micros = call.cost_micros or 0
@@ -185,10 +185,6 @@ _CALL_COLUMNS = (
     ("duration_ms", "integer"),
     ("first_byte_ms", "integer"),
 )
-_ENTRY_COLUMNS = (
-    "tenant_id, call_id, kind, at, team_id, session_id, period, "
-    "held_micros, held_tokens, spent_micros, spent_tokens, reason"
-)
 # The rows come as one text: for hundreds of them, Postgres reads that with less work on this side
 # than an array for each column takes to write.
 _WRITE = f"""
@@ -198,7 +194,11 @@ _WRITE = f"""
             period date, held_micros bigint, held_tokens bigint, spent_micros bigint,
             spent_tokens bigint, reason text, call json, rated_micros bigint)),
     written as (
-        insert into ledger_entries ({_ENTRY_COLUMNS}) select {_ENTRY_COLUMNS} from given
+        insert into ledger_entries (tenant_id, call_id, kind, at, team_id, session_id, period,
+            held_micros, held_tokens, spent_micros, spent_tokens, reason)
+        select tenant_id, call_id, kind, at, team_id, session_id, period, held_micros, held_tokens,
+            coalesce(spent_micros, 0), coalesce(spent_tokens, 0), reason
+        from given
         on conflict do nothing returning call_id, kind),
     called as (
         insert into model_calls (tenant_id, id, team_id, session_id, rated_micros,
@@ -207,7 +207,8 @@ _WRITE = f"""
             {", ".join(f"c.{name}" for name, _ in _CALL_COLUMNS)}
         from given join written using (call_id, kind),
             json_to_record(call) as c ({", ".join(" ".join(column) for column in _CALL_COLUMNS)})
-        where kind = 'settle'
+        -- Not kind = 'settle': Postgres would then expect one row, and compare each with each.
+        where call is not null
         on conflict do nothing)
     select call_id, kind from given
     where not exists (select from written

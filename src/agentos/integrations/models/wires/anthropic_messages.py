@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import msgspec
 
@@ -76,16 +75,6 @@ class _Event(msgspec.Struct):
     type: str = ""
     message: _Answered | None = None
     usage: MessageUsage | None = None
-    content_block: dict[str, Any] | None = None
-
-    def opens(self) -> bool:
-        """Whether it says nothing yet."""
-        if self.type == "content_block_start":
-            block = self.content_block or {}
-            return block.get("type") in ("text", "thinking") and not (
-                block.get("text") or block.get("thinking")
-            )
-        return self.type in ("message_start", "ping", "error")
 
 
 _REQUEST = msgspec.json.Decoder(_Request)
@@ -176,7 +165,6 @@ class MessagesMeter(EventMeter):
         try:
             seen = _EVENT.decode(data)
         except UNREADABLE:
-            self.delivered = True
             return
         told = seen.message.usage if seen.message is not None else seen.usage
         if told is not None:
@@ -184,8 +172,6 @@ class MessagesMeter(EventMeter):
             self.usage = self._told.read()
         if seen.type == "message_stop":
             self.ended = True
-        if not self.delivered:
-            self.delivered = not seen.opens()
 
 
 MESSAGES = AnthropicMessages()

@@ -70,11 +70,9 @@ class StreamWriter(Protocol):
 
 
 class StreamMeter(Protocol):
-    """Watches a stream that passes through, for what it says about usage."""
+    """Watches a stream that passes through, for what it says about usage and its end."""
 
     usage: Usage | None
-    # Whether any text, thinking or tool use has gone by: from then on nobody may start again.
-    delivered: bool
     # Whether the stream said that it is over.
     ended: bool
 

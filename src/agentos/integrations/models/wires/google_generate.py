@@ -100,11 +100,10 @@ class GoogleGenerate:
 class GenerateMeter:
     """Reads every event: nobody calls AgentOS in this dialect, so no caller waits for it."""
 
-    __slots__ = ("_cutter", "_sample", "delivered", "ended", "usage")
+    __slots__ = ("_cutter", "_sample", "ended", "usage")
 
     def __init__(self) -> None:
         self.usage: Usage | None = None
-        self.delivered = False
         self.ended = False
         self._cutter = sse.Cutter()
         self._sample = Sample()
@@ -127,7 +126,6 @@ class GenerateMeter:
         if response.usage_metadata is not None:
             self.usage = response.usage_metadata.read()
         self.ended = self.ended or google_generate_answers.end(response) is not None
-        self.delivered = self.delivered or bool(google_generate_answers.parts_of(response))
 
 
 GENERATE = GoogleGenerate()

@@ -20,7 +20,7 @@ SAMPLE_BYTES = 32 * 1024
 CHARACTERS_PER_TOKEN = 4
 
 # Within a text, the quotes would be escaped.
-_USAGE = re.compile(rb'"usage"\s*:\s*\{')
+USAGE = re.compile(rb'"usage"\s*:\s*\{')
 
 
 class Sample:
@@ -66,14 +66,13 @@ class EventMeter:
     """Lets a stream of events pass and looks only at those that can matter.
 
     Those are the ones that tell usage and, by the wire's `end` mark, the end; a wire reads them in
-    `_see`. Until something was delivered, every event is seen.
+    `_see`.
     """
 
-    __slots__ = ("_blocks", "_end", "_reader", "_sample", "delivered", "ended", "usage")
+    __slots__ = ("_blocks", "_end", "_reader", "_sample", "ended", "usage")
 
     def __init__(self, end: bytes, reader: StreamReader) -> None:
         self.usage: Usage | None = None
-        self.delivered = False
         self.ended = False
         self._blocks = sse.Blocks()
         self._end = end
@@ -84,20 +83,21 @@ class EventMeter:
         """Raises MalformedAnswer if an event has no end."""
         self._sample.add(data)
         block = self._blocks.feed(data)
-        if block and self._matters(block):
-            for event in sse.split(block):
-                if self._matters(event):
-                    self._see(event)
-        if not self.delivered and self._blocks.waiting:
-            # Half an event goes on to the caller: after that nobody can start again.
-            self.delivered = True
+        if block:
+            for start, end in sse.around(block, USAGE):
+                self._see(block[start:end])
+            self._look_for_end(block)
         return data
 
     def estimate(self) -> int:
         return self._sample.tokens(self._reader)
 
-    def _matters(self, data: bytes) -> bool:
-        return not self.delivered or self._end in data or _USAGE.search(data) is not None
+    def _look_for_end(self, block: bytes) -> None:
+        # From behind, where the end is; what is before may only talk of it.
+        start = len(block)
+        while not self.ended and (place := block.rfind(self._end, 0, start)) >= 0:
+            start, end = sse.bounds(block, place)
+            self._see(block[start:end])
 
     def _see(self, event: bytes) -> None:
         raise NotImplementedError
@@ -106,11 +106,10 @@ class EventMeter:
 class NoStream:
     """The meter of wires whose answers never stream."""
 
-    __slots__ = ("delivered", "ended", "usage")
+    __slots__ = ("ended", "usage")
 
     def __init__(self) -> None:
         self.usage: Usage | None = None
-        self.delivered = True
         self.ended = True
 
     def pass_on(self, data: bytes) -> bytes:

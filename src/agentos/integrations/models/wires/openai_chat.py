@@ -19,7 +19,7 @@ from agentos.integrations.models.wires import (
 )
 from agentos.integrations.models.wires.base import Glance, StreamMeter, WireName
 from agentos.integrations.models.wires.decoding import UNREADABLE
-from agentos.integrations.models.wires.metering import EventMeter
+from agentos.integrations.models.wires.metering import USAGE, EventMeter
 from agentos.integrations.models.wires.openai_chat_usage import ChatUsage
 
 _DONE = b"data: [DONE]"
@@ -64,12 +64,6 @@ class _Chunk(msgspec.Struct):
         if self.usage is None and self.x_groq is not None:
             return self.x_groq.usage
         return self.usage
-
-    def opens(self) -> bool:
-        """Whether it says nothing yet: who speaks, at most."""
-        if self.error is not None:
-            return True
-        return not any(_says(choice) for choice in self.choices)
 
 
 _REQUEST = msgspec.json.Decoder(_Request)
@@ -187,13 +181,10 @@ class ChatMeter(EventMeter):
         try:
             chunk = _CHUNK.decode(data)
         except UNREADABLE:
-            self.delivered = True
             return False
         told = chunk.told()
         if told is not None:
             self.usage = told.read()
-        if not self.delivered:
-            self.delivered = not chunk.opens()
         return told is not None and not chunk.choices and chunk.error is None
 
 
@@ -208,21 +199,22 @@ class HidingChatMeter(ChatMeter):
     def pass_on(self, data: bytes) -> bytes:
         self._sample.add(data)
         block = self._blocks.feed(data)
-        if block and self._matters(block):
-            block = b"".join([event for event in sse.split(block) if not self._look(event)])
+        if block:
+            block = self._without_usage(block)
+            self._look_for_end(block)
         if self._blocks.waits_with(_DONE):
             self.ended = True
         # After the end there is nothing to hide.
         return block + self._blocks.take() if self.ended else block
 
-
-def _says(choice: Any) -> bool:
-    if not isinstance(choice, dict) or choice.get("finish_reason"):
-        return True
-    delta = choice.get("delta")
-    if not isinstance(delta, dict):
-        return True
-    return any(value for name, value in delta.items() if name != "role")
+    def _without_usage(self, block: bytes) -> bytes:
+        kept: list[bytes] = []
+        at = 0
+        for start, end in sse.around(block, USAGE):
+            if self._look(block[start:end]):
+                kept.append(block[at:start])
+                at = end
+        return b"".join([*kept, block[at:]]) if kept else block
 
 
 CHAT = OpenAIChat()

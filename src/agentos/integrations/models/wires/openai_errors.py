@@ -23,6 +23,7 @@ _CODES = {
     "billing_hard_limit_reached": ErrorClass.AUTH,
     "billing_not_active": ErrorClass.AUTH,
     "account_deactivated": ErrorClass.AUTH,
+    "organization_restricted": ErrorClass.AUTH,  # Groq
     "invalid_api_key": ErrorClass.AUTH,
     "authentication_error": ErrorClass.AUTH,
     "permission_error": ErrorClass.AUTH,

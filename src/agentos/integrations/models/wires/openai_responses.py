@@ -36,6 +36,8 @@ _IMAGE = re.compile(rb'"image_url"\s*:\s*"(?!data:)')
 _MATTERS = re.compile(rb"response\.(?:completed|incomplete|failed)")
 # OpenAI names its events; those who imitate it may say the type in the data alone.
 _EVENT_NAME = re.compile(rb'(?:event: ?|data: ?\{"type": ?")(response\.[a-z_.]+|error)')
+# After the opening, something is written. Within a text, the quotes would be escaped.
+_BEGUN = re.compile(rb'"type"\s*:\s*"response\.(?:[a-z_.]+\.delta|output_item\.[a-z]+)"')
 _ENDS = frozenset({b"response.completed", b"response.incomplete"})
 _FAILED = b"response.failed"
 
@@ -157,36 +159,34 @@ class OpenAIResponses:
 class ResponsesMeter:
     """Watches the stream of a response. Only its end tells usage; a failure is no end."""
 
-    __slots__ = ("_blocks", "_sample", "delivered", "ended", "usage")
+    __slots__ = ("_begun", "_blocks", "_sample", "ended", "usage")
 
     def __init__(self) -> None:
         self.usage: Usage | None = None
-        self.delivered = False
         self.ended = False
         self._blocks = sse.Blocks()
-        # From the first delta on: the opening repeats the request, however long that is.
+        # From the first item on: the opening repeats the request, however long that is.
         self._sample = Sample()
+        self._begun = False
 
     def pass_on(self, data: bytes) -> bytes:
         """Raises MalformedAnswer if an event has no end."""
         block = self._blocks.feed(data)
-        if block and self.delivered:
-            self._sample.add(block)
-            if _MATTERS.search(block):
-                for event in sse.split(block):
-                    self._see(event)
-        elif block:
-            self._see_opening(block)
+        if block:
+            self._keep(block)
+            for start, end in sse.around(block, _MATTERS):
+                self._see(block[start:end])
         return data
 
     def estimate(self) -> int:
         return self._sample.tokens(openai_responses_reading.ResponsesReader())
 
-    def _see_opening(self, block: bytes) -> None:
-        for event in sse.split(block):
-            self._see(event)
-            if self.delivered:
-                self._sample.add(event)
+    def _keep(self, block: bytes) -> None:
+        if self._begun:
+            self._sample.add(block)
+        elif (found := _BEGUN.search(block)) is not None:
+            self._begun = True
+            self._sample.add(block[sse.bounds(block, found.start())[0] :])
 
     def _see(self, event: bytes) -> None:
         found = _EVENT_NAME.match(event)
@@ -194,10 +194,6 @@ class ResponsesMeter:
         if name in _ENDS or name == _FAILED:
             self.ended = self.ended or name in _ENDS
             self.usage = _usage_at_end(event)
-        elif name == b"response.output_item.added":
-            self.delivered = self.delivered or b'"function_call"' in event
-        elif name.endswith(b".delta") or name == b"response.output_item.done":
-            self.delivered = True
 
 
 def _type_within(event: bytes) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from agentos.integrations.models.wires.base import MalformedAnswer
 
@@ -11,6 +12,8 @@ MOST_EVENT = 32 * 1024 * 1024
 
 # The standard also allows lines that end in a bare CR, which no vendor sends.
 _BLANK_LINE = re.compile(rb"\n\r?\n")
+# The same in any piece of a stream, which may begin with what is left of a blank line.
+_END = re.compile(rb"\n\r?\n|\A\r?\n")
 
 
 class Blocks:
@@ -42,11 +45,6 @@ class Blocks:
         block = bytes(rest[:end])
         del rest[:end]
         return block
-
-    @property
-    def waiting(self) -> bool:
-        """Whether an event has begun and is not complete."""
-        return bool(self._rest)
 
     def waits_with(self, beginning: bytes) -> bool:
         """Whether the event that is not complete begins so."""
@@ -84,6 +82,31 @@ def split(block: bytes) -> list[bytes]:
     return events
 
 
+def pieces(data: bytes) -> Iterator[bytes]:
+    """A piece of a stream, cut after each event that ends in it."""
+    start = 0
+    while (found := _END.search(data, start)) is not None:
+        yield data[start : found.end()]
+        start = found.end()
+    if start < len(data):
+        yield data[start:]
+
+
+def around(block: bytes, mark: re.Pattern[bytes]) -> Iterator[tuple[int, int]]:
+    """Where the events that hold a mark begin and end; the others are not even cut out."""
+    at = 0
+    while (found := mark.search(block, at)) is not None:
+        start, at = bounds(block, found.start(), at)
+        yield start, at
+
+
+def bounds(block: bytes, place: int, after: int = 0) -> tuple[int, int]:
+    """Where the event at a place begins, from `after` on, and ends."""
+    blank = _BLANK_LINE.search(block, place)
+    end = len(block) if blank is None else blank.end()
+    return max(after, _last_end(block, after, place)), end
+
+
 def parse(event: bytes) -> tuple[bytes, bytes]:
     """The name of an event (empty if it has none) and its data."""
     name = b""
@@ -104,8 +127,9 @@ def frame(data: bytes, name: str | None = None) -> bytes:
     return b"event: " + name.encode() + b"\ndata: " + data + b"\n\n"
 
 
-def _last_end(data: bytes | bytearray, start: int) -> int:
-    """Where the last whole event ends; 0 if there is none from `start` on."""
-    bare = data.rfind(b"\n\n", start)
-    with_cr = data.rfind(b"\n\r\n", start)
+def _last_end(data: bytes | bytearray, start: int, stop: int | None = None) -> int:
+    """Where the last whole event before `stop` ends; 0 if there is none from `start` on."""
+    bare = data.rfind(b"\n\n", start, stop)
+    # Not all over again: only one that comes later ends later.
+    with_cr = data.rfind(b"\n\r\n", max(start, bare), stop)
     return max(bare + 2 if bare >= 0 else 0, with_cr + 3 if with_cr >= 0 else 0)
