@@ -33,7 +33,7 @@ class Worker:
         )
         # The relay polls, so what is announced here needs no wake-up.
         outbox = Outbox(lambda: None)
-        spools = self.settings.data_dir / "ledger"
+        spools = self.settings.ledger_dir
         sweeper = Sweeper(self.platform_db, self.objects, outbox, self.clock, retention)
         async with asyncio.TaskGroup() as group:
             group.create_task(Relay(self.platform_db, self.bus).run())

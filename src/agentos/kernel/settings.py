@@ -235,6 +235,11 @@ class Settings(BaseSettings):
         return value.expanduser().absolute()
 
     @property
+    def ledger_dir(self) -> Path:
+        """Where processes spool what they book."""
+        return self.data_dir / "ledger"
+
+    @property
     def embedded_postgres(self) -> bool:
         return self.database_url is None and self.database_runtime_url is None
 

@@ -20,8 +20,6 @@ from agentos.tenancy.ledger.meters import ApiCallMeter
 from agentos.tenancy.rate_limits import RateLimiter
 from agentos.tenancy.vault.service import Vault
 
-SPOOL_DIRECTORY = "ledger"
-
 
 @dataclass(frozen=True)
 class ModelParts:
@@ -60,7 +58,7 @@ def model_parts(parts: Parts, vault: Vault, outbox: Outbox, limiter: RateLimiter
             parts.platform_db,
             outbox,
             parts.clock,
-            settings.data_dir / SPOOL_DIRECTORY,
+            settings.ledger_dir,
             settings.model_queue_seconds,
         ),
         upstream=upstream,

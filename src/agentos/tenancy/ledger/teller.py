@@ -42,11 +42,13 @@ _FAILURES = (AgentOSError, asyncpg.PostgresError, OSError)
 
 
 class Teller:
-    """One task, so that nothing but the poster changes this owner's holds beside it.
+    """One task, so that only the poster changes this owner's holds beside it.
 
-    It does not wait for the poster: both add to and take from rows under the locks of their
-    accounts, and each keeps the books in memory for its own part, so the order is all the same.
-    Only who concludes from a row what is free must know that nothing is being posted.
+    It does not wait for the poster. Whether there is room is read and written under the locks of
+    the accounts, which posting takes too. Both only add to or take from a hold, in its row and in
+    memory, so it does not matter who comes first; and the poster deletes no row, so one that is
+    missing was taken away. Only to conclude from a row how much is free, nothing may be on its
+    way: that is done at the poster's desk.
     """
 
     def __init__(
@@ -248,7 +250,9 @@ class Teller:
         """Drops holds that nobody used for a while and that have nothing in them, here or there."""
         oldest = time.monotonic() - _ACTIVE_SECONDS
         idle = [
-            hold for hold in self._drawer.holds.values() if hold.used_at < oldest and hold.empty
+            hold
+            for hold in self._drawer.holds.values()
+            if hold.used_at < oldest and hold.empty and not hold.doubts
         ]
         if not idle:
             return

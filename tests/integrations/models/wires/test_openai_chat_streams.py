@@ -51,7 +51,7 @@ def test_every_byte_goes_on_at_once_for_those_who_asked() -> None:
         meter = CHAT.meter(ASKED)
         assert meter.pass_on(STREAM[:cut]) == STREAM[:cut]
         assert meter.pass_on(STREAM[cut:]) == STREAM[cut:]
-        assert (meter.usage, meter.ended, meter.delivered) == (USAGE, True, True)
+        assert (meter.usage, meter.ended) == (USAGE, True)
 
 
 def test_usage_is_kept_from_those_who_did_not_ask() -> None:
@@ -59,7 +59,7 @@ def test_usage_is_kept_from_those_who_did_not_ask() -> None:
         meter = CHAT.meter(NOT_ASKED)
         passed = meter.pass_on(STREAM[:cut]) + meter.pass_on(STREAM[cut:])
         assert passed == OPENING + TEXT + LAST + DONE
-        assert (meter.usage, meter.ended, meter.delivered) == (USAGE, True, True)
+        assert (meter.usage, meter.ended) == (USAGE, True)
 
 
 def test_at_most_the_event_that_is_not_complete_is_held_back() -> None:
@@ -110,53 +110,35 @@ def test_an_end_without_a_blank_line_is_an_end(glance: Glance) -> None:
     assert meter.ended
 
 
+@pytest.mark.parametrize("end", [b"\n", b"\r\n"], ids=["lf", "crlf"])
 @pytest.mark.parametrize(
-    "opening",
+    "told",
     [
-        OPENING,
-        chunk({"role": "assistant"}),
-        chunk({"role": "assistant", "content": None, "tool_calls": []}),
-        b": OPENROUTER PROCESSING\n\n",
-        chunk(usage={"prompt_tokens": 5}),
-        b'data: {"error":{"message":"Overloaded","code":502}}\n\n',
+        TOLD,
+        TOLD + TOLD,
+        b": a comment\n" + TOLD,
+        TOLD.replace(b'"usage": {', b'"usage"  :  {'),
+        b"event: chunk\n" + TOLD.replace(b"data: ", b"data:"),
     ],
 )
+def test_only_what_tells_usage_is_taken_out_of_many_events_at_once(told: bytes, end: bytes) -> None:
+    before, after = OPENING + TEXT * 3, b": still here\n\n" + LAST + DONE
+    for stream in (before + told + after, told + before + after, before + after + told):
+        sent = stream.replace(b"\n", end)
+        asked, not_asked = CHAT.meter(ASKED), CHAT.meter(NOT_ASKED)
+        assert asked.pass_on(sent) == sent
+        assert not_asked.pass_on(sent) == (before + after).replace(b"\n", end)
+        assert (asked.usage, asked.ended) == (not_asked.usage, not_asked.ended) == (USAGE, True)
+
+
 @pytest.mark.parametrize("glance", [ASKED, NOT_ASKED])
-def test_openings_deliver_nothing(glance: Glance, opening: bytes) -> None:
+def test_an_end_that_is_only_talked_about_is_none(glance: Glance) -> None:
+    talk = OPENING + chunk({"content": "data: [DONE]"}) + b": [DONE]\n\n"
     meter = CHAT.meter(glance)
-    meter.pass_on(opening)
-    assert not meter.delivered
-    meter.pass_on(TEXT)
-    assert meter.delivered
-
-
-@pytest.mark.parametrize(
-    "first",
-    [
-        chunk({"content": "x"}),
-        chunk({"role": "assistant", "content": "x"}),
-        chunk({"reasoning_content": "hm"}),
-        chunk(
-            {"tool_calls": [{"index": 0, "id": "c", "function": {"name": "f", "arguments": ""}}]}
-        ),
-        chunk({}, "stop"),
-        b"data: what is this\n\n",
-    ],
-)
-def test_what_counts_as_delivered(first: bytes) -> None:
-    meter = CHAT.meter(ASKED)
-    meter.pass_on(OPENING)
-    meter.pass_on(first)
-    assert meter.delivered
-
-
-def test_half_an_event_that_went_on_cannot_be_taken_back() -> None:
-    meter = CHAT.meter(ASKED)
-    meter.pass_on(OPENING[:30])
-    assert meter.delivered
-    held = CHAT.meter(NOT_ASKED)
-    assert held.pass_on(OPENING[:30]) == b""
-    assert not held.delivered
+    assert meter.pass_on(talk) == talk
+    assert not meter.ended
+    assert meter.pass_on(DONE + talk) == DONE + talk
+    assert meter.ended
 
 
 def test_estimates() -> None:

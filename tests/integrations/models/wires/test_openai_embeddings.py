@@ -55,4 +55,4 @@ def test_errors_are_openais() -> None:
 def test_nothing_streams() -> None:
     meter = EMBEDDINGS.meter(Glance("m", stream=False, max_output=0))
     assert meter.pass_on(b"any") == b"any"
-    assert (meter.usage, meter.delivered, meter.ended, meter.estimate()) == (None, True, True, 0)
+    assert (meter.usage, meter.ended, meter.estimate()) == (None, True, 0)

@@ -355,7 +355,7 @@ def test_a_stream_cut_at_any_byte_reads_the_same_and_is_metered_the_same() -> No
         assert [event for piece in pieces for event in reader.feed(piece)] == EVENTS
         assert reader.ended
         assert b"".join(meter.pass_on(piece) for piece in pieces) == STREAM
-        assert (meter.usage, meter.delivered, meter.ended) == (USAGE, True, True)
+        assert (meter.usage, meter.ended) == (USAGE, True)
 
 
 def test_a_stream_byte_by_byte() -> None:
@@ -363,7 +363,7 @@ def test_a_stream_byte_by_byte() -> None:
     bits = [STREAM[i : i + 1] for i in range(len(STREAM))]
     assert [event for bit in bits for event in reader.feed(bit)] == EVENTS
     assert [meter.pass_on(bit) for bit in bits] == bits
-    assert (meter.usage, meter.delivered, meter.ended) == (USAGE, True, True)
+    assert (meter.usage, meter.ended) == (USAGE, True)
 
 
 def test_lines_may_end_in_carriage_returns() -> None:
@@ -381,27 +381,7 @@ def test_events_need_not_be_named() -> None:
         reader, meter = RESPONSES.reader(), RESPONSES.meter(GLANCE)
         assert reader.feed(stream) == EVENTS
         meter.pass_on(stream)
-        assert (meter.usage, meter.delivered, meter.ended) == (USAGE, True, True)
-
-
-def test_the_meter_knows_when_something_was_delivered() -> None:
-    meter = RESPONSES.meter(GLANCE)
-    seen: list[bool] = []
-    # The router holds back until something is delivered, so half an event gives nothing away.
-    for piece in (OPENING, DELTAS[:40], DELTAS[40:]):
-        meter.pass_on(piece)
-        seen.append(meter.delivered)
-    assert seen == [False, False, True]
-    assert not meter.ended
-    assert meter.usage is None
-
-
-def test_a_tool_use_is_delivered_as_soon_as_it_has_begun() -> None:
-    meter = RESPONSES.meter(GLANCE)
-    meter.pass_on(
-        _sse({"type": "response.output_item.added", "output_index": 0, "item": _CALL_ITEM})
-    )
-    assert meter.delivered
+        assert (meter.usage, meter.ended) == (USAGE, True)
 
 
 @pytest.mark.parametrize(
@@ -428,7 +408,6 @@ def test_an_error_does_not_end_a_stream() -> None:
     meter = RESPONSES.meter(GLANCE)
     meter.pass_on(_sse({"type": "error", "code": "server_error", "message": "Sorry"}))
     assert not meter.ended
-    assert not meter.delivered
 
 
 def test_an_end_without_usage_leaves_it_unknown() -> None:
@@ -1074,7 +1053,6 @@ def test_a_stream_that_is_written_and_read_is_the_same(answer: Answer, size: int
     assert [event for piece in pieces for event in reader.feed(piece)] == events
     assert [meter.pass_on(piece) for piece in pieces] == pieces
     assert (reader.ended, meter.ended, meter.usage) == (True, True, answer.usage)
-    assert meter.delivered == bool(answer.parts)
 
 
 def test_tool_uses_may_alternate() -> None:

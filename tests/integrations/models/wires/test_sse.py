@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -38,7 +40,27 @@ def test_no_byte_is_lost(pieces: list[bytes], cut: int) -> None:
     seen = blocks.feed(stream[:cut]) + blocks.feed(stream[cut:])
     assert b"".join(sse.split(seen)) == seen
     assert seen + blocks.take() == stream
-    assert not blocks.waiting
+    assert blocks.take() == b""
+
+
+@given(st.lists(st.sampled_from([b"\n", b"\r\n", b"data: x", b"mark", b"\n\n"])))
+def test_events_are_found_around_their_marks(pieces: list[bytes]) -> None:
+    block = b"".join(pieces)
+    found = [block[start:end] for start, end in sse.around(block, re.compile(b"mark"))]
+    expected = [event for event in sse.split(block) if b"mark" in event]
+    # Blank lines before an event are of no event.
+    assert [event.lstrip() for event in found] == [event.lstrip() for event in expected]
+    assert [event.count(b"mark") for event in found] == [e.count(b"mark") for e in expected]
+
+
+@given(st.lists(st.sampled_from([b"\n", b"\r\n", b"data: x", b"\n\n"])), st.integers(0, 40))
+def test_pieces_hold_the_end_of_one_event_at_most(parts: list[bytes], cut: int) -> None:
+    stream = b"".join(parts)
+    pieces = [*sse.pieces(stream[:cut]), *sse.pieces(stream[cut:])]
+    assert b"".join(pieces) == stream
+    cutter = sse.Cutter()
+    for piece in pieces:
+        assert len([event for event in cutter.feed(piece) if event.strip()]) <= 1
 
 
 def test_what_an_event_says() -> None:
@@ -68,7 +90,6 @@ def test_an_event_without_end_does_not_fill_the_memory(monkeypatch: pytest.Monke
 def test_what_waits() -> None:
     blocks = sse.Blocks()
     assert blocks.feed(b"data: a\n\ndata: [DO") == b"data: a\n\n"
-    assert blocks.waiting
     assert not blocks.waits_with(b"data: [DONE]")
     assert blocks.feed(b"NE]") == b""
     assert blocks.waits_with(b"data: [DONE]")
