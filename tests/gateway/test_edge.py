@@ -344,6 +344,8 @@ WITHOUT_EVENT = {
 WITHOUT_RECORD = {
     "POST /api/auth/refresh": "goes on with a sign-in that is on record",
     "POST /api/events/ticket": "is good for one connection, for seconds",
+    "POST /api/models/estimate": "only reckons",
+    "POST /api/models/providers/{provider_id}/test": "only asks the provider",
 }
 
 Call = Callable[[Operation, "Cast"], Awaitable[httpx.Response]]
@@ -430,6 +432,36 @@ async def _rotate(operation: Operation, cast: Cast) -> httpx.Response:
     return await cast.send(operation)
 
 
+async def _on_provider(operation: Operation, cast: Cast) -> httpx.Response:
+    return await cast.send(operation, provider_id=await cast.things.provider())
+
+
+async def _change_provider(operation: Operation, cast: Cast) -> httpx.Response:
+    body = {"requests_per_minute": 7}
+    return await cast.send(operation, body, provider_id=await cast.things.provider())
+
+
+async def _set_chain(operation: Operation, cast: Cast) -> httpx.Response:
+    return await cast.send(operation, {"targets": ["demo/demo"]})
+
+
+async def _set_price(operation: Operation, cast: Cast) -> httpx.Response:
+    body = {"provider": "demo", "model": uuid7().hex, "input": 1, "output": 2}
+    return await cast.send(operation, body)
+
+
+async def _on_price(operation: Operation, cast: Cast) -> httpx.Response:
+    return await cast.send(operation, price_id=await cast.things.price())
+
+
+async def _estimate(operation: Operation, cast: Cast) -> httpx.Response:
+    return await cast.send(operation, {"model": "demo", "input_tokens": 1, "max_tokens": 1})
+
+
+async def _on_budget(operation: Operation, cast: Cast) -> httpx.Response:
+    return await cast.send(operation, budget_id=await cast.things.budget())
+
+
 # In this order; a mutation that is not here fails the walk.
 CALLS: dict[str, Call] = {
     "POST /api/auth/token": _sign_in,
@@ -452,6 +484,17 @@ CALLS: dict[str, Call] = {
     "DELETE /api/vault/{name}": _on_secret,
     "PUT /api/objects/{key}": _on_object,
     "DELETE /api/objects/{key}": _on_object,
+    "POST /api/models/estimate": _estimate,
+    "POST /api/models/providers": _as_described,
+    "PATCH /api/models/providers/{provider_id}": _change_provider,
+    "POST /api/models/providers/{provider_id}/test": _on_provider,
+    "DELETE /api/models/providers/{provider_id}": _on_provider,
+    "PUT /api/models/fallback-chain": _set_chain,
+    "DELETE /api/models/fallback-chain": _as_described,
+    "PUT /api/models/prices": _set_price,
+    "DELETE /api/models/prices/{price_id}": _on_price,
+    "PUT /api/budgets": _as_described,
+    "DELETE /api/budgets/{budget_id}": _on_budget,
     "POST /api/platform/tenants": _new_tenant,
     "PATCH /api/platform/tenants/{tenant_id}": _change_tenant,
     "POST /api/events/ticket": _as_described,

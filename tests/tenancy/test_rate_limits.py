@@ -12,12 +12,12 @@ import pytest
 from tests.conftest import SECRET_KEY
 from tests.gateways import Gateway, running_gateway
 
-from agentos.gateway import rate_limits
 from agentos.kernel.bus import Bus
 from agentos.kernel.clock import MovableClock
 from agentos.kernel.database import Database
 from agentos.kernel.ids import TenantId
 from agentos.kernel.settings import Settings
+from agentos.tenancy import rate_limits
 from agentos.tenancy.plans import PLANS
 from agentos.tenancy.rate_limits import RateLimited, RateLimiter
 

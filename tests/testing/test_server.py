@@ -17,8 +17,18 @@ CHAT = "/chat/completions"
 
 @pytest.fixture
 async def session() -> AsyncIterator[ClientSession]:
-    async with ClientSession() as session:
+    # Kept until the end: one that is forgotten while its connection is open is a warning.
+    kept: list[ClientResponse] = []
+
+    class Kept(ClientResponse):
+        def __init__(self, *args: Any, **kwargs: Any):
+            super().__init__(*args, **kwargs)
+            kept.append(self)
+
+    async with ClientSession(response_class=Kept) as session:
         yield session
+        for response in kept:
+            response.close()
 
 
 @pytest.fixture

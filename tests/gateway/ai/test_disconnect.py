@@ -13,6 +13,7 @@ from tests.gateway.ai.books import agree, cap, finished_calls, nothing_is_held
 from tests.gateway.ai.conftest import CLAUDE, GEMINI, Lab
 from tests.gateway.ai.faces import CHAT, FACES, MESSAGES, Face
 
+from agentos.gateway.ai import exchange
 from agentos.kernel.database import Database
 from agentos.kernel.settings import Settings
 from agentos.testing import Fault, Reply
@@ -148,7 +149,10 @@ async def test_while_waiting_for_a_turn(
     platform_db: Database,
     superuser: asyncpg.Connection[Any],
     anthropic_server: AnthropicServer,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    # Looked for at once, so that it is noticed before the turn comes.
+    monkeypatch.setattr(exchange, "_WATCH_AFTER_SECONDS", 0)
     await lab.connect("anthropic", anthropic_server)
     await agree(platform_db, lab.person.tenant_id, concurrent_model_calls=1)
     anthropic_server.queue(Fault.stall(reply=LONG))
