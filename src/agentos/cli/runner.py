@@ -282,6 +282,7 @@ def _announce(url: str, demo: Demo | None, as_json: bool) -> None:
             "In another terminal:",
             f"  export AGENTOS_URL={url} AGENTOS_API_KEY={demo.api_key}",
             f"  {_command()} whoami",
+            f"  {_command()} models list",
             f"  {_command()} events tail",
             "",
         ]

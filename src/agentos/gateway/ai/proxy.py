@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
+from contextlib import suppress
 from uuid import UUID
 
 from starlette.types import Receive, Scope, Send
@@ -46,6 +48,9 @@ _EVENT_STREAM = [
     # Proxies that collect answers before passing them on would hold back every word.
     (b"x-accel-buffering", b"no"),
 ]
+
+
+_CLOSE_SECONDS = 2.0
 
 
 class NoSuchPath(NotFound):
@@ -164,11 +169,14 @@ async def _fail(exchange: AiExchange, dialect: Wire, error: Exception) -> None:
     if not exchange.begun:
         spoken = speak(dialect, error)
         await exchange.answer(spoken.status, spoken.headers, spoken.body)
-    elif isinstance(error, AgentOSError):
-        await exchange.finish(speak_in_stream(dialect, error))
-    else:
+        return
+    last = speak_in_stream(dialect, error) if isinstance(error, AgentOSError) else b""
+    if not last:
         speak(dialect, error)  # logs it
-        await exchange.finish()
+    # A caller that does not read does not see why, either.
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_CLOSE_SECONDS):
+            await exchange.finish(last)
 
 
 def _served_by(call: OpenCall) -> list[tuple[bytes, bytes]]:
