@@ -16,7 +16,7 @@ from agentos.kernel.clock import MovableClock
 from agentos.kernel.database import Database
 from agentos.kernel.errors import NotFound
 from agentos.kernel.ids import TenantId, uuid7
-from agentos.tenancy.ledger import teller
+from agentos.tenancy.ledger import holds, teller
 from agentos.tenancy.ledger.calls import Amount, Reservation, Spender
 from agentos.tenancy.ledger.errors import (
     BudgetExhausted,
@@ -518,3 +518,28 @@ async def test_holds_are_renewed_while_their_owner_lives(
         await until(renewed)
         escrow.settle(reservation, finished(100))
     await bank.check()
+
+
+async def test_an_account_that_was_rolled_back_is_opened_again(
+    bank: Bank, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Otherwise it is not there to be locked, and another process could get the same room.
+    spender = await bank.tenant(plan="pro")
+    opened: list[int] = []
+    real_open, real_grow = holds.open_accounts, holds.grow
+
+    async def open_accounts(tx: Any, accounts: Any) -> None:
+        opened.append(len(accounts))
+        await real_open(tx, accounts)
+
+    async def grow(tx: Any, owner: Any, moves: Any) -> None:
+        if len(opened) == 1:
+            raise ConnectionResetError
+        await real_grow(tx, owner, moves)
+
+    monkeypatch.setattr(holds, "open_accounts", open_accounts)
+    monkeypatch.setattr(holds, "grow", grow)
+    async with bank.running() as escrow:
+        escrow.release(await escrow.reserve(spender, amount(1)), "nothing")
+        escrow.release(await escrow.reserve(spender, amount(1)), "nothing")
+    assert opened == [1, 1]

@@ -155,6 +155,10 @@ class Teller:
         except BaseException:
             current.undo()
             raise
+        for hold in held:
+            # Not before: a row that was rolled back cannot be locked, and what is not locked
+            # could be given to two at once.
+            hold.known = True
         for hold in current.moves:
             hold.leased(now, wall, LEASE.total_seconds())
             hold.fresh(now, wall, _FRESH_SECONDS)
@@ -189,7 +193,6 @@ class Teller:
             if not balance.holding and not hold.empty:
                 self._drawer.lose(hold)
                 hold = self._drawer.hold(account)
-            hold.known = True
             for pot in hold.pots:
                 pot.cap = balance.caps[pot.unit]
             hold.fresh(now, wall, _FRESH_SECONDS)
