@@ -1,8 +1,7 @@
 """The HTTP/1.1 client towards providers: small, because every model call goes through it.
 
-On the same machine it takes a third of the time of a general client for a call, and passes chunks
-on as they are read from the socket. It does what calls to models need, and no more: keep-alive,
-TLS, streaming in both framings, time-outs by silence, and cancelling by closing.
+A general client was the largest single cost of a call. This one does what calls to models need, and
+no more: keep-alive, TLS, streaming in both framings, time-outs by silence, cancelling by closing.
 """
 
 from __future__ import annotations
