@@ -42,6 +42,8 @@ clean: ## remove the environment and all caches; your data stays
 
 runtime:
 	@$(PYTHON) tools/setup_env.py runtime
+	@$(PYTHON) tools/setup_sandbox.py
 
 dev:
 	@$(PYTHON) tools/setup_env.py dev
+	@$(PYTHON) tools/setup_sandbox.py

@@ -16,7 +16,7 @@ from agentos.cli.checks.database import (
     schema_revision,
     trusts_nobody,
 )
-from agentos.cli.checks.machine import data_directory, key_files, python_version, sandbox
+from agentos.cli.checks.machine import data_directory, key_files, python_version
 from agentos.cli.checks.outcomes import (
     Check,
     Finding,
@@ -28,6 +28,7 @@ from agentos.cli.checks.outcomes import (
     skipped,
 )
 from agentos.cli.checks.parts import gateway, nats, nats_sync, objects
+from agentos.cli.checks.sandbox import sandbox
 from agentos.kernel.errors import AgentOSError
 
 if TYPE_CHECKING:

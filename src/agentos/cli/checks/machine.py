@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import shutil
 import stat
-import subprocess
 import sys
 from typing import TYPE_CHECKING
 
-from agentos.cli.checks.outcomes import Outcome, Site, ok, problem, skipped, warning
+from agentos.cli.checks.outcomes import Outcome, ok, problem, skipped, warning
 
 if TYPE_CHECKING:
     from agentos.kernel.settings import Settings
 
 _OLDEST_PYTHON = (3, 11)
 _FREE_BYTES = 1_000_000_000
-_PROBE_SECONDS = 4.0
 
 
 def python_version() -> Outcome:
@@ -55,23 +52,3 @@ def key_files(settings: Settings) -> Outcome:
     if not present:
         return skipped("none on this machine")
     return ok(f"private: {', '.join(file.name for file in present)}")
-
-
-async def sandbox(_: Site) -> Outcome:
-    if shutil.which("bwrap") is None:
-        return warning(
-            "bubblewrap is not installed; tools will need it", "Run: apt-get install bubblewrap"
-        )
-    argv = ["bwrap", "--unshare-all", "--ro-bind", "/", "/", "true"]
-    done = await asyncio.to_thread(
-        subprocess.run, argv, capture_output=True, text=True, timeout=_PROBE_SECONDS, check=False
-    )
-    if done.returncode != 0:
-        reason = (done.stderr.strip() or "it failed").splitlines()[0]
-        return warning(
-            f"bubblewrap cannot make a sandbox: {reason}",
-            "Allow user namespaces: sysctl kernel.unprivileged_userns_clone=1 "
-            "kernel.apparmor_restrict_unprivileged_userns=0; in a container, run it with "
-            "--security-opt seccomp=unconfined.",
-        )
-    return ok("bubblewrap works")
