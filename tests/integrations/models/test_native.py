@@ -15,8 +15,11 @@ import openai
 import pytest
 from pydantic import BaseModel
 from pydantic_ai import Agent, NativeOutput
-from pydantic_ai.exceptions import ModelRequestTimeout
-from pydantic_ai.models import Model
+from pydantic_ai.exceptions import ModelRequestTimeout, UsageLimitExceeded
+from pydantic_ai.messages import ModelMessage, UserPromptPart
+from pydantic_ai.messages import ModelRequest as AskedOf
+from pydantic_ai.models import Model, ModelRequestParameters
+from pydantic_ai.models.anthropic import AnthropicModelSettings
 from pydantic_ai.models.openai import OpenAIResponsesModel
 from pydantic_ai.providers.openai import OpenAIProvider
 from pydantic_ai.usage import UsageLimits
@@ -24,12 +27,8 @@ from tests.gateway.ai.conftest import CLAUDE, GEMINI, GPT, Lab, Labs
 from tests.gateways import Gateway
 
 from agentos.integrations.models.failures import ModelCallFailed
-from agentos.integrations.models.native import (
-    AnswerBrokeOff,
-    RouterModel,
-    RouterTransport,
-    router_model,
-)
+from agentos.integrations.models.native import AnswerBrokeOff, RouterModel, router_model
+from agentos.integrations.models.native.sdk import RouterTransport
 from agentos.integrations.models.routing import FaceNotServed, ModelNotFound
 from agentos.kernel.database import Database
 from agentos.kernel.errors import AgentOSError, Conflict
@@ -261,6 +260,49 @@ async def test_tokens_are_counted(vendors: Vendors) -> None:
     assert len(await vendors.lab.calls()) == 1
 
 
+async def test_tokens_of_those_who_do_not_count_are_estimated(vendors: Vendors) -> None:
+    agent = await vendors.agent("openai")
+    limits = UsageLimits(count_tokens_before_request=True, input_tokens_limit=10_000)
+    assert (await agent.run("Hello", usage_limits=limits)).output == TEXT
+    assert len(vendors.servers["openai"].requests) == 1
+    tight = UsageLimits(count_tokens_before_request=True, input_tokens_limit=1)
+    with pytest.raises(UsageLimitExceeded):
+        await agent.run("Hello " * 100, usage_limits=tight)
+
+
+@EITHER_WAY
+async def test_claude_is_given_back_what_it_thought(vendors: Vendors, ask: Ask) -> None:
+    call = ToolCall("weather", {"city": "Bern"})
+    vendors.servers["anthropic"].queue(
+        Reply(thinking="Where is that?", tool_calls=[call]), Reply(text="Sunny.")
+    )
+    agent = Agent(await vendors.model("anthropic"), model_settings={"thinking": "low"})
+
+    @agent.tool_plain
+    def weather(city: str) -> str:
+        return f"sunny in {city}"
+
+    assert await ask(agent) == "Sunny."
+    first, second = (request.json for request in vendors.servers["anthropic"].requests)
+    assert first["thinking"] == second["thinking"] == {"type": "adaptive"}
+    thought, use = second["messages"][1]["content"]
+    assert (thought["type"], thought["thinking"]) == ("thinking", "Where is that?")
+    assert thought["signature"]
+    assert (use["type"], use["name"], use["input"]) == ("tool_use", "weather", {"city": "Bern"})
+
+
+@EITHER_WAY
+async def test_what_only_the_vendors_sdk_can_write(
+    vendors: Vendors, books: Books, ask: Ask
+) -> None:
+    settings = AnthropicModelSettings(anthropic_metadata={"user_id": "u"}, max_tokens=100)
+    agent = Agent(await vendors.model("anthropic"), model_settings=settings)
+    assert await ask(agent) == TEXT
+    (request,) = vendors.servers["anthropic"].requests
+    assert request.json["metadata"] == {"user_id": "u"}
+    assert await books.chains() == [["reserve", "settle"]]
+
+
 # Who pays
 
 
@@ -317,6 +359,28 @@ async def test_a_provider_that_fails(vendors: Vendors, books: Books, kind: str, 
     assert NAMES[kind] in failed.value.message
     assert len(vendors.servers[kind].requests) == 1, "no SDK tries again by itself"
     assert await books.chains() == [["reserve", "settle"]]
+
+
+@pytest.mark.parametrize(
+    ("fault", "error_class"),
+    [
+        (Fault.rate_limit(retry_after=60), "rate_limit"),
+        (Fault.auth(), "auth"),
+        (Fault.context_length(), "context_length"),
+        (Fault.model_not_found(), "not_found"),
+        (Fault.server_error(), "overload"),
+        (Fault.html(), "overload"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+async def test_how_a_provider_fails(vendors: Vendors, fault: Fault, error_class: str) -> None:
+    vendors.servers["openai"].queue(fault)
+    ended: list[FinishedCall] = []
+    model = await vendors.model("openai", book=lambda _, call: ended.append(call))
+    with pytest.raises(ModelCallFailed) as failed:
+        await Agent(model).run("Hello")
+    assert failed.value.error_class == error_class
+    assert [(call.outcome, call.error_class) for call in ended] == [("failed", error_class)]
 
 
 @EITHER_WAY
@@ -438,6 +502,23 @@ async def test_leaving_a_stream_cancels_the_call(vendors: Vendors, books: Books,
     assert await books.chains() == [["reserve", "settle"]]
 
 
+@EVERY_WIRE
+async def test_stopping_a_stream_cancels_the_call_at_once(vendors: Vendors, kind: str) -> None:
+    server = vendors.servers[kind]
+    server.queue(Fault.stall(after_chunks=3, reply=SLOWLY))
+    ended: list[tuple[Reservation, FinishedCall]] = []
+    model = await vendors.model(kind, book=lambda *call: ended.append(call))
+    messages: list[ModelMessage] = [AskedOf([UserPromptPart("Hello")])]
+    async with model.request_stream(messages, None, ModelRequestParameters()) as stream:
+        async for _ in stream:
+            await stream.cancel()
+            await server.wait_cancelled()
+            break
+        assert [call.outcome for _, call in ended] == ["cancelled"]
+        assert stream.get().state == "interrupted"
+    assert len(ended) == 1, "booked once"
+
+
 async def _text(answer: Awaitable[str]) -> str:
     return await answer
 
@@ -456,3 +537,17 @@ def test_starting_does_not_load_what_agents_need(module: str) -> None:
         check=True,
     )
     assert heavy.isdisjoint(loaded.stdout.split())
+
+
+def test_agents_need_no_sdk() -> None:
+    loaded = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "import sys, agentos.integrations.models.native; print(*sys.modules)",
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert {"openai", "anthropic"}.isdisjoint(loaded.stdout.split())

@@ -1,7 +1,8 @@
-"""The router for native agents: any pydantic-ai agent, through the same road as the HTTP proxy.
+"""The vendors' SDKs on the router, for requests that a Conversation has no place for.
 
-pydantic-ai's own model classes keep speaking their vendor's wire, so that nothing they know about
-it is lost; only their HTTP client is ours, and hands the bytes to the router in this process.
+pydantic-ai's own model classes speak their vendor's wire, so that nothing they know about it is
+lost; only their HTTP client is ours, and hands the bytes to the router in this process. Loading
+them takes seconds and tens of megabytes, and a call some milliseconds: see RouterModel for when.
 """
 
 from __future__ import annotations
@@ -26,12 +27,13 @@ from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
 from pydantic_ai.settings import ModelSettings
 from pydantic_ai.usage import RequestUsage
 
+from agentos.integrations.models.native.errors import AnswerBrokeOff
 from agentos.integrations.models.open_call import OpenCall
 from agentos.integrations.models.router import ModelRequest, ModelRouter
-from agentos.integrations.models.routing import FaceNotServed, Target, targets
+from agentos.integrations.models.routing import FaceNotServed, Target
 from agentos.integrations.models.wires.base import WIRE_HEADERS, Wire, WireName
 from agentos.integrations.models.wires.registry import WIRES
-from agentos.kernel.errors import AgentOSError, Kind
+from agentos.kernel.errors import AgentOSError
 from agentos.tenancy.ledger.calls import FinishedCall, Reservation, Spender
 
 # A host that nothing is ever sent to: the transport below takes every request.
@@ -42,14 +44,6 @@ _FACES = {
     "/v1/chat/completions": WireName.CHAT,
     "/v1/responses": WireName.RESPONSES,
 }
-
-
-class AnswerBrokeOff(AgentOSError):
-    """The model broke off in the middle of its answer."""
-
-    code = "stream_broken"
-    kind = Kind.TRANSIENT
-    hint = "Ask again. It is not done by itself, because a part of the answer was delivered."
 
 
 class RouterTransport(httpx2.AsyncBaseTransport):
@@ -122,8 +116,8 @@ def _face(path: str) -> Wire:
     return WIRES[_FACES[path]]
 
 
-class RouterModel(WrapperModel):
-    """A pydantic-ai model whose calls the router serves.
+class SdkModel(WrapperModel):
+    """A pydantic-ai model of a vendor whose calls the router serves.
 
     What fails, fails with the errors of the router; a stream that ends before its end, with
     AnswerBrokeOff.
@@ -185,25 +179,20 @@ def _message(error: ModelAPIError) -> str:
     return message if isinstance(message, str) else error.message
 
 
-async def router_model(
+def sdk_model(
     router: ModelRouter,
     model: str,
+    target: Target,
     spender: Spender,
     *,
     principal: tuple[str, str],
     book: Callable[[Reservation, FinishedCall], None] | None = None,
-) -> RouterModel:
-    """A model for native agents: `model` is named as everywhere (`provider/model`, `auto`, …).
-
-    `book` takes the calls' reservations, for callers that settle in their own transaction
-    (Escrow.settle_in). Raises ModelNotFound.
-    """
-    models = await router.directory.of(spender.tenant_id)
-    first = targets(models, model)[0]
+) -> SdkModel:
+    """The vendor's own model for a target, with its calls on the router."""
     client = httpx2.AsyncClient(
         transport=RouterTransport(router, spender, principal=principal, book=book)
     )
-    return RouterModel(_model_for(first, model, client))
+    return SdkModel(_model_for(target, model, client))
 
 
 def _model_for(target: Target, model: str, client: httpx2.AsyncClient) -> Model:
