@@ -1,0 +1,197 @@
+"""Cutting files out of packs as the packs arrive."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from hashlib import sha256
+from itertools import groupby
+from uuid import UUID
+
+from agentos.integrations.workspaces.beneath import open_root, opened
+from agentos.integrations.workspaces.errors import SnapshotLost, WorkspaceChanging
+from agentos.integrations.workspaces.index import Index
+from agentos.integrations.workspaces.manifest import Node, Tree
+from agentos.integrations.workspaces.packing import WHOLE
+from agentos.integrations.workspaces.packs import Packs
+from agentos.integrations.workspaces.restoring import Restore
+from agentos.integrations.workspaces.threads import in_thread
+from agentos.integrations.workspaces.workspace import Workspace
+from agentos.kernel.ids import TenantId
+
+_ATTEMPTS = 5
+# What the kernel answers if a path is not any more what it was a moment ago.
+_DISTURBED = (
+    errno.ENOENT,
+    errno.EEXIST,
+    errno.ENOTDIR,
+    errno.EISDIR,
+    errno.ENOTEMPTY,
+    errno.ELOOP,
+    errno.EXDEV,
+    errno.EAGAIN,
+)
+
+
+@dataclass(slots=True)
+class _Content:
+    """Bytes in a pack, and the paths that have them."""
+
+    node: Node
+    paths: list[str]
+
+    @property
+    def end(self) -> int:
+        return self.node.offset + self.node.size
+
+
+async def bring_to(packs: Packs, workspace: Workspace, known: Index, tree: Tree) -> Index:
+    """Makes the directory what the tree says; WorkspaceChanging if somebody keeps us from it."""
+    for _ in range(_ATTEMPTS):
+        with _opened(workspace, tree) as restore:
+            try:
+                await in_thread(restore.prepare, known)
+                for pack, contents in wanted_contents(restore.wanted).items():
+                    extraction = Extraction(restore, contents)
+                    await _extract(packs, workspace.tenant_id, tree.packs[pack], extraction)
+                return await in_thread(restore.finish)
+            except OSError as error:
+                if error.errno not in _DISTURBED:
+                    raise
+    raise WorkspaceChanging()
+
+
+async def _extract(packs: Packs, tenant_id: TenantId, pack: UUID, extraction: Extraction) -> None:
+    try:
+        async for piece in await packs.read(tenant_id, pack):
+            if not extraction.passes(len(piece)):
+                await in_thread(extraction.feed, piece)
+            if not extraction.wants:
+                break
+    finally:
+        extraction.close()
+    if extraction.wants:
+        raise SnapshotLost()
+
+
+@contextmanager
+def _opened(workspace: Workspace, tree: Tree) -> Iterator[Restore]:
+    places = workspace.places
+    with (
+        opened(open_root(places.files)) as root,
+        opened(open_root(places.staging)) as staging,
+        opened(open_root(places.trash)) as trash,
+    ):
+        restore = Restore(workspace.uid, tree, root, staging, trash)
+        try:
+            yield restore
+        finally:
+            restore.close()
+
+
+@dataclass(slots=True)
+class Extraction:
+    """Writes the files of one pack, which is fed to it piece by piece from its beginning."""
+
+    restore: Restore
+    contents: list[_Content]
+    _next: int = 0
+    _position: int = 0
+    _held: list[bytes] = field(default_factory=list)
+    _large: _LargeFile | None = None
+
+    def feed(self, piece: bytes) -> None:
+        """Takes the next bytes of the pack."""
+        start, end = self._position, self._position + len(piece)
+        self._position = end
+        while self._next < len(self.contents) and self.contents[self._next].node.offset < end:
+            content = self.contents[self._next]
+            self._take(content, piece[max(0, content.node.offset - start) : content.end - start])
+            if content.end > end:
+                break
+            self._complete(content)
+            self._next += 1
+
+    @property
+    def wants(self) -> bool:
+        return self._next < len(self.contents)
+
+    def passes(self, size: int) -> bool:
+        """Goes past the next bytes of the pack if nothing in them is wanted."""
+        end = self._position + size
+        if self._held or self._large or end > self.contents[self._next].node.offset:
+            return False
+        self._position = end
+        return True
+
+    def close(self) -> None:
+        if self._large is not None:
+            self._large.close()
+
+    def _take(self, content: _Content, data: bytes) -> None:
+        if content.node.size <= WHOLE:
+            self._held.append(data)
+            return
+        if self._large is None:
+            self._large = _LargeFile(self.restore)
+        self._large.write(data)
+
+    def _complete(self, content: _Content) -> None:
+        if self._large is not None:
+            self._large.place(content)
+            self._large = None
+            return
+        data = b"".join(self._held)
+        self._held.clear()
+        if sha256(data).digest() != content.node.content:
+            raise SnapshotLost()
+        for path in content.paths:
+            self.restore.write(path, lambda handle: write_all(handle, data))
+
+
+class _LargeFile:
+    """A file that is written as its bytes arrive, because they do not fit into memory."""
+
+    def __init__(self, restore: Restore):
+        self._restore = restore
+        self._closing = ExitStack()
+        self._staged, self._handle = self._closing.enter_context(restore.new_file())
+        self._digest = sha256()
+
+    def write(self, data: bytes) -> None:
+        self._digest.update(data)
+        write_all(self._handle, data)
+
+    def place(self, content: _Content) -> None:
+        with self._closing:
+            if self._digest.digest() != content.node.content:
+                raise SnapshotLost()
+            for path in content.paths[1:]:
+                self._restore.write(path, self._copy)
+            self._restore.place(self._staged, self._handle, content.paths[0])
+
+    def close(self) -> None:
+        self._closing.close()
+
+    def _copy(self, handle: int) -> None:
+        offset = 0
+        while copied := os.sendfile(handle, self._handle, offset, 1 << 30):
+            offset += copied
+
+
+def wanted_contents(wanted: list[tuple[str, Node]]) -> dict[int, list[_Content]]:
+    """What to cut out of each pack, in order; `wanted` is sorted by pack and offset."""
+    found: dict[int, list[_Content]] = {}
+    for (pack, _), group in groupby(wanted, key=lambda item: (item[1].pack, item[1].offset)):
+        items = list(group)
+        found.setdefault(pack, []).append(_Content(items[0][1], [path for path, _ in items]))
+    return found
+
+
+def write_all(handle: int, data: bytes) -> None:
+    left = memoryview(data)
+    while left:
+        left = left[os.write(handle, left) :]

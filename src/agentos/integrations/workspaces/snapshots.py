@@ -1,0 +1,197 @@
+"""What a snapshot is, and how one is taken of a directory."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+from uuid import UUID
+
+from agentos.integrations.workspaces.beneath import open_root, opened
+from agentos.integrations.workspaces.index import Index, Indexes
+from agentos.integrations.workspaces.manifest import (
+    Keyframe,
+    Node,
+    Tree,
+    encode_tree,
+    same,
+)
+from agentos.integrations.workspaces.packing import Packer
+from agentos.integrations.workspaces.packs import Packs
+from agentos.integrations.workspaces.scanning import Scan, close_again, scan
+from agentos.integrations.workspaces.threads import in_thread, read_ahead
+from agentos.integrations.workspaces.workspace import Workspace
+from agentos.kernel.ids import TenantId, uuid7
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The files of a workspace at one moment. Nobody finds it before it is recorded."""
+
+    tenant_id: TenantId
+    id: UUID
+    workspace_id: UUID
+    # False: nothing has changed since the snapshot of this id.
+    new: bool
+    files: int
+    # Bytes of all files together.
+    size: int
+    # Pipes, sockets and devices: they are not part of a snapshot.
+    skipped: tuple[str, ...] = ()
+    manifest: Keyframe | None = None
+    digest: bytes = b""
+    # All blobs it needs, and the size of those that it brings along.
+    packs: tuple[UUID, ...] = ()
+    added: dict[UUID, int] = field(default_factory=dict)
+
+
+class Draft:
+    """A snapshot being taken: first a look at the directory, then the new contents, then the list."""
+
+    def __init__(self, workspace: Workspace, base: Index):
+        self._workspace = workspace
+        self._base = base
+        self._scan = Scan()
+        self._scattered: set[int] = set()
+        self._packer = Packer(-1, {}, len(base.tree.packs), workspace.max_bytes)
+
+    def contents(self) -> Iterator[bytes]:
+        """Looks through the directory; the bytes that are new, in large pieces."""
+        workspace = self._workspace
+        with opened(open_root(workspace.root)) as root:
+            self._scan = scan(root, self._base, workspace.max_bytes, workspace.max_files)
+            try:
+                if self._scan.unread:
+                    self._gather()
+                    self._packer.root = root
+                    self._packer.known = self._alike(self._scan.unread_sizes)
+                    yield from self._packer.pieces(self._scan.unread)
+            finally:
+                close_again(root, self._scan)
+
+    def _gather(self) -> None:
+        """Has files in small packs read again, if there are too many packs."""
+        self._scattered = self._base.tree.scattered()
+        if not self._scattered:
+            return
+        kept, nodes = self._scan.kept, self._base.tree.nodes
+        again = {path for path in kept if nodes[path].pack in self._scattered}
+        self._scan.kept = [path for path in kept if path not in again]
+        self._scan.unread = sorted([*self._scan.unread, *again], key=_by_place)
+        self._scan.unread_sizes.update(nodes[path].size for path in again)
+
+    def _alike(self, sizes: set[int]) -> dict[bytes, Node]:
+        """Stored contents that a file of one of these sizes could have."""
+        return {
+            node.content: node
+            for node in self._base.tree.nodes.values()
+            if node.size in sizes and node.pack not in self._scattered and node.pack >= 0
+        }
+
+    @property
+    def read(self) -> int:
+        """How many files had to be read."""
+        return len(self._scan.unread)
+
+    @property
+    def skipped(self) -> tuple[str, ...]:
+        return tuple(sorted([*self._scan.skipped, *self._packer.skipped]))
+
+    def index(self, snapshot_id: UUID, pack: UUID) -> Index:
+        """The directory as it was found; its new contents will be in `pack`."""
+        base = self._base.tree
+        fresh = self._scan.nodes | self._packer.nodes
+        changed = {path for path, node in fresh.items() if not same(node, base.nodes.get(path))}
+        nodes, looks = base.nodes | fresh, dict(self._base.looks)
+        for path in self._scan.unread:
+            looks.pop(path, None)
+        looks |= self._scan.looks | self._packer.looks
+        for path in self._gone(fresh):
+            changed.add(path)
+            del nodes[path]
+            looks.pop(path, None)
+        if not changed and self._base.snapshot_id is not None:
+            return Index(self._base.snapshot_id, base, looks)
+        packs = [*base.packs, pack] if self._packer.size else base.packs
+        # Contents that have moved to another pack are no change; only a whole manifest says so.
+        keyframe = None if self._scattered else base.keyframe
+        return Index(snapshot_id, Tree(nodes, packs, keyframe, base.changed | changed), looks)
+
+    def _gone(self, fresh: dict[str, Node]) -> set[str]:
+        known = self._base.tree.nodes
+        still = len(self._scan.kept) + sum(path in known for path in fresh)
+        if still == len(known):  # the usual case, without looking at each path
+            return set()
+        return known.keys() - self._scan.kept - fresh.keys()
+
+
+def _by_place(path: str) -> tuple[str, str]:
+    place, _, name = path.rpartition("/")
+    return place, name
+
+
+def write_manifest(tree: Tree, place: Keyframe) -> bytes:
+    """The list of files as it will be stored; the tree knows where, if it is a new keyframe."""
+    if not tree.wants_keyframe():
+        return encode_tree(tree)
+    tree.keyframe, tree.changed = None, set()
+    tree.renumber()
+    written = encode_tree(tree)
+    tree.keyframe = place
+    return written
+
+
+async def take_snapshot(
+    packs: Packs, indexes: Indexes, workspace: Workspace, base: Index
+) -> Snapshot:
+    """Stores what is new since `base`, and notes beside the files what they look like."""
+    tenant_id, draft = workspace.tenant_id, Draft(workspace, base)
+    pack, manifest, added = uuid7(), uuid7(), dict[UUID, int]()
+    async with aclosing(read_ahead(draft.contents())) as pieces:
+        contents = await anext(pieces, b"")
+        more = await anext(pieces, b"") if contents else b""
+        if more:
+            room = await packs.announce(tenant_id, pack, manifest)
+            pieces_of_pack = _chained(contents, more, pieces)
+            added[pack] = await packs.write(tenant_id, pack, pieces_of_pack, room)
+            contents = b""
+    index = await in_thread(draft.index, uuid7(), pack)
+    if index.snapshot_id == base.snapshot_id and index.snapshot_id is not None:
+        await in_thread(indexes.save, workspace.places, index, draft.read)
+        return _described(workspace, index, draft)
+    if not more:
+        manifest = pack
+        room = await packs.announce(tenant_id, pack)
+    place = Keyframe(manifest, len(contents))
+    written = await in_thread(write_manifest, index.tree, place)
+    added[manifest] = len(contents) + len(written)
+    await asyncio.gather(
+        packs.write_whole(tenant_id, manifest, contents + written, room),
+        in_thread(indexes.save, workspace.places, index, draft.read),
+    )
+    needed = index.tree.packs_in_use() | {manifest, index.tree.keyframe_blob}
+    return replace(
+        _described(workspace, index, draft),
+        new=True,
+        manifest=place,
+        digest=sha256(written).digest(),
+        packs=tuple(sorted(needed)),
+        added=added,
+    )
+
+
+def _described(workspace: Workspace, index: Index, draft: Draft) -> Snapshot:
+    files, size = index.tree.totals()
+    assert index.snapshot_id is not None, "without a snapshot before it, each is new"
+    return Snapshot(
+        workspace.tenant_id, index.snapshot_id, workspace.id, False, files, size, draft.skipped
+    )
+
+
+async def _chained(first: bytes, second: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    yield first
+    yield second
+    async for piece in rest:
+        yield piece
