@@ -16,7 +16,7 @@ import msgspec
 import uvloop
 
 from agentos.contracts.events import Envelope, HeartbeatAlert, subject
-from agentos.gateway.app import relay_waker
+from agentos.execution.relay import relay_waker
 from agentos.kernel.bus import Bus
 from agentos.kernel.database import Database
 from agentos.kernel.ids import TenantId, uuid7

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import uvloop
 
 from agentos.contracts.events import HeartbeatAlert
-from agentos.gateway.app import relay_waker
+from agentos.execution.relay import relay_waker
 from agentos.kernel.bus import Bus, Message
 from agentos.kernel.database import Database
 from agentos.kernel.ids import TenantId

@@ -12,10 +12,11 @@ from uuid import UUID
 import httpx
 
 from agentos.contracts.events import subject_roots
-from agentos.gateway.ai.parts import ModelParts
-from agentos.gateway.app import create_gateway, relay_waker
+from agentos.execution.relay import relay_waker
+from agentos.gateway.app import create_gateway
 from agentos.gateway.parts import Parts
 from agentos.gateway.server import Server
+from agentos.integrations.models.parts import ModelParts
 from agentos.kernel.bus import Bus
 from agentos.kernel.clock import Clock
 from agentos.kernel.database import Database

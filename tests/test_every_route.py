@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import copy
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+import json
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -21,9 +22,9 @@ from agentos.gateway.app import create_api
 from agentos.kernel.clock import MovableClock
 from agentos.kernel.ids import LoginId, TenantId, UserId, uuid7
 from agentos.tenancy.principals import Role, Scope
-from tests.gateways import Gateway, Person
+from tests.gateways import Gateway
+from tests.neighbours import PARTS, THINGS, Neighbour
 from tests.test_rls_catalogue import GLOBAL_TABLES
-from tests.usage_rows import called
 
 # What works without a credential: ways in, and probes.
 PUBLIC = {
@@ -63,6 +64,11 @@ class Operation:
     def example_path(self) -> str:
         values = {p["name"]: _example(p["schema"]) for p in self.parameters if p["in"] == "path"}
         return self.path.format(**values)
+
+    def path_of(self, name: str) -> str:
+        """The path of one thing; it may go on to a part of it, which all such things have."""
+        thing, *rest = self.path_parameters
+        return self.path.format(**{thing: name}, **{part: PARTS[part] for part in rest})
 
     def example_query(self) -> dict[str, Any]:
         return {
@@ -115,6 +121,8 @@ def _example(schema: dict[str, Any]) -> Any:
         return schema["examples"][0]
     if "default" in schema:
         return schema["default"]
+    if "const" in schema:
+        return schema["const"]
     if "enum" in schema:
         return schema["enum"][0]
     if "anyOf" in schema:
@@ -142,6 +150,11 @@ def _resolved(schema: dict[str, Any]) -> dict[str, Any]:
     return schema
 
 
+def _body_schema(schema: dict[str, Any]) -> dict[str, Any]:
+    """What describes a body that is given; some may be left out."""
+    return _resolved(next(iter(schema.get("anyOf", [schema]))))
+
+
 @cache
 def document() -> dict[str, Any]:
     return create_api().openapi()
@@ -158,7 +171,7 @@ def operations() -> Iterator[Operation]:
                 tuple(described.get("parameters", [])),
                 _example(schema) if schema else None,
                 b"example" if "application/octet-stream" in content else None,
-                _resolved(schema) if schema else None,
+                _body_schema(schema) if schema else None,
             )
 
 
@@ -295,96 +308,6 @@ async def test_platform_routes_are_for_platform_admins(gateway: Gateway) -> None
 # What a foreign id tells ---------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Neighbour:
-    """Another tenant with one thing of every kind that a path can name."""
-
-    person: Person
-    gateway: Gateway
-
-    async def login(self) -> str:
-        return str(self.person.login_id)
-
-    async def tenant(self) -> str:
-        return str(self.person.tenant_id)
-
-    async def member(self) -> str:
-        return str(self.person.user_id)
-
-    async def invitation(self) -> str:
-        return await self._made("/api/invitations", email=f"{uuid7().hex}@example.com")
-
-    async def key(self) -> str:
-        return await self._made("/api/keys", name="theirs")
-
-    async def secret(self) -> str:
-        name = f"SECRET_{uuid7().hex}"
-        answer = await self.person.client.put(f"/api/vault/{name}", json={"value": "example-4f1c"})
-        assert answer.is_success, answer.text
-        return name
-
-    async def budget(self) -> str:
-        answer = await self.person.client.put(
-            "/api/budgets",
-            json={"scope": "session", "subject_id": str(uuid7()), "cap_micros": 1_000_000},
-        )
-        assert answer.is_success, answer.text
-        return str(answer.json()["id"])
-
-    async def call(self) -> str:
-        return str(await called(self.gateway.parts.platform_db, self.person.tenant_id))
-
-    async def provider(self) -> str:
-        return await self._made(
-            "/api/models/providers", kind="ollama", name=f"p-{uuid7().hex[-12:]}"
-        )
-
-    async def price(self) -> str:
-        answer = await self.person.client.put(
-            "/api/models/prices",
-            json={"provider": "demo", "model": uuid7().hex, "input": 1, "output": 2},
-        )
-        assert answer.is_success, answer.text
-        return str(answer.json()["id"])
-
-    async def object(self) -> str:
-        key = f"reports/{uuid7().hex}.txt"
-        answer = await self.person.client.put(f"/api/objects/{key}", content=b"theirs")
-        assert answer.is_success, answer.text
-        return key
-
-    async def _made(self, path: str, **body: str) -> str:
-        answer = await self.person.client.post(path, json=body)
-        assert answer.status_code == 201, answer.text
-        thing: str = answer.json()["id"]
-        return thing
-
-
-Maker = Callable[[Neighbour], Awaitable[str]]
-
-
-def _missing_id() -> str:
-    return str(uuid7())
-
-
-# For every path with a parameter: how the neighbour makes such a thing, and a name nobody has.
-# A new route that is not here fails `test_the_walk_knows_every_parameter`.
-THINGS: dict[str, tuple[Maker, Callable[[], str]]] = {
-    "/api/auth/logins/{login_id}": (Neighbour.login, _missing_id),
-    "/api/tenants/{tenant_id}": (Neighbour.tenant, _missing_id),
-    "/api/members/{user_id}": (Neighbour.member, _missing_id),
-    "/api/invitations/{invitation_id}": (Neighbour.invitation, _missing_id),
-    "/api/keys/{key_id}": (Neighbour.key, _missing_id),
-    "/api/vault/{name}": (Neighbour.secret, lambda: f"SECRET_{uuid7().hex}"),
-    "/api/objects/{key}": (Neighbour.object, lambda: f"reports/{uuid7().hex}.txt"),
-    "/api/models/providers/{provider_id}": (Neighbour.provider, _missing_id),
-    "/api/models/providers/{provider_id}/test": (Neighbour.provider, _missing_id),
-    "/api/models/providers/{provider_id}/models": (Neighbour.provider, _missing_id),
-    "/api/models/prices/{price_id}": (Neighbour.price, _missing_id),
-    "/api/budgets/{budget_id}": (Neighbour.budget, _missing_id),
-    "/api/usage/calls/{call_id}": (Neighbour.call, _missing_id),
-    "/api/platform/tenants/{tenant_id}": (Neighbour.tenant, _missing_id),
-}
 # Storing under a name makes one's own thing, whether or not a neighbour has one of that name.
 STORES = {"PUT /api/vault/{name}": 200, "PUT /api/objects/{key}": 201}
 
@@ -445,14 +368,13 @@ async def test_a_foreign_id_is_answered_like_a_missing_one(
     for operation in PROTECTED:
         if not operation.path_parameters:
             continue
-        (parameter,) = operation.path_parameters
         make, missing = THINGS[operation.path]
         for client in (owner.client, robot):
             theirs = await make(neighbour)
             answers = []
             async with untouched(superuser, neighbour.person.tenant_id):
                 for name in (theirs, missing()):
-                    path = operation.path.format(**{parameter: name})
+                    path = operation.path_of(name)
                     answers.append(told(await operation.send(client, path=path), name))
             assert answers[0] == answers[1], operation.name
             status = answers[0][0]
@@ -472,7 +394,7 @@ async def test_the_neighbours_own_things_are_there(gateway: Gateway) -> None:
     for operation in PROTECTED:
         if operation.path_parameters and not operation.path.startswith("/api/platform/"):
             make, _ = THINGS[operation.path]
-            path = operation.path.format(**{operation.path_parameters[0]: await make(neighbour)})
+            path = operation.path_of(await make(neighbour))
             answer = await operation.send(neighbour.person.client, path=path)
             # Their only owner cannot leave, and ending this sign-in would end the test.
             if operation.path != "/api/members/{user_id}" and "logins" not in operation.path:

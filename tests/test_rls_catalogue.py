@@ -23,6 +23,7 @@ GLOBAL_TABLES = {
     "platform_audit_log": "what the platform did across tenants; the runtime role has no grant",
     "relay_cursor": "one row: how far the relay has published",
     "rate_buckets": "counters that hold nothing; the runtime role reaches them only by take_tokens",
+    "workers": "processes of the installation; the runtime role has no grant",
     "alembic_version": "one row: the revision of the schema",
 }
 # Global tables that the runtime role can reach and that say something about people.
@@ -46,8 +47,12 @@ GRANTS = {
     RUNTIME_ROLE: {
         "accounts": "insert select update",
         "api_keys": "insert select update",
+        "approvals": "insert select update",
         "audit_log": "insert select",
         "budgets": "delete insert select update",
+        "chain_nodes": "delete insert select update",
+        "chains": "insert select update",
+        "checkpoints": "insert select",
         "discarded_objects": "delete insert select",
         "event_counters": "select",
         "events": "select",
@@ -64,7 +69,9 @@ GRANTS = {
         "model_providers": "delete insert select update",
         "objects": "delete insert select update",
         "outbox": "insert",
+        "sessions": "insert select update",
         "socket_tickets": "delete insert select",
+        "steps": "insert select",
         "storage_usage": "insert select update",
         "take_tokens()": "execute",
         "tenants": "insert select",
@@ -72,19 +79,26 @@ GRANTS = {
         "tenants.settings": "update",
         "tenants.slug": "update",
         "tenants.updated_at": "update",
+        "tool_policies": "delete insert select update",
         "usage_days": "insert select update",
         "users": "insert select",
         "users.name": "update",
         "users.password_hash": "update",
         "vault_keys": "delete insert select",
         "vault_secrets": "delete insert select update",
+        "workspace_packs": "insert select update",
+        "workspace_snapshots": "delete insert select",
     },
     PLATFORM_ROLE: {
         "accounts": "insert select update",
         "api_keys": "insert select",
+        "approvals": "delete select update",
         "audit_log": "insert select",
         "budgets": "select",
-        "discarded_objects": "delete select",
+        "chain_nodes": "delete insert select update",
+        "chains": "delete select update",
+        "checkpoints": "delete select",
+        "discarded_objects": "delete insert select",
         "event_counters": "insert select update",
         "events": "delete insert select",
         "fallback_chains": "select",
@@ -103,12 +117,18 @@ GRANTS = {
         "platform_audit_log": "insert select",
         "rate_buckets": "delete select",
         "relay_cursor": "select update",
+        "sessions": "delete select update",
         "socket_tickets": "delete select",
-        "storage_usage": "select",
+        "steps": "delete insert select",
+        "storage_usage": "select update",
         "tenants": "insert select update",
+        "tool_policies": "select",
         "usage_days": "insert select update",
         "users": "insert select update",
         "vault_keys": "select update",
+        "workers": "delete insert select update",
+        "workspace_packs": "delete select update",
+        "workspace_snapshots": "delete select update",
     },
     # What PostgreSQL gives everybody for a new function; none of these reads a table.
     "public": {
@@ -214,7 +234,10 @@ async def _reference_flaws(catalogue: Catalogue, oid: int, name: str) -> list[st
                         order by c.o) as mine,
                   array(select a.attname::text from unnest(k.confkey) with ordinality as c(n, o)
                         join pg_attribute a on a.attrelid = k.confrelid and a.attnum = c.n
-                        order by c.o) as theirs
+                        order by c.o) as theirs,
+                  not exists (select from unnest(k.conkey) as c(n) join pg_attribute a
+                        on a.attrelid = k.conrelid and a.attnum = c.n where not a.attnotnull)
+                      as not_null
            from pg_constraint k join pg_class t on t.oid = k.confrelid
            where k.contype = 'f' and k.conrelid = $1""",
         oid,
@@ -222,6 +245,9 @@ async def _reference_flaws(catalogue: Catalogue, oid: int, name: str) -> list[st
         pairs = set(zip(reference["mine"], reference["theirs"], strict=True))
         if reference["target"] == "tenants":
             owned = owned or pairs == {("tenant_id", "id")}
+        elif ("tenant_id", "tenant_id") in pairs and reference["not_null"]:
+            # The part of a thing belongs to whom the thing belongs.
+            owned = True
         elif reference["target"] not in GLOBAL_TABLES and ("tenant_id", "tenant_id") not in pairs:
             found.append(f"{name}: {reference['conname']} can point into another tenant")
     if not owned:

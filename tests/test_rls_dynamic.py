@@ -32,6 +32,22 @@ _BY_NAME: dict[str, Any] = {
 }
 
 
+# The same, where a name means different things.
+_BY_TABLE: dict[tuple[str, str], Any] = {
+    ("approvals", "kind"): "tool",
+    ("chain_nodes", "state"): "PENDING",
+    ("chains", "state"): "CREATED",
+    ("sessions", "state"): "CREATED",
+    ("steps", "kind"): "message",
+    ("steps", "parent"): 0,
+    ("steps", "status"): "done",
+    ("tool_policies", "decision"): "ask",
+}
+# One session and one chain a tenant: what is part of them names them.
+_OF_SESSION = {("sessions", "id"), ("chains", "id")}
+_PARTS = ("session_id", "chain_id")
+
+
 @dataclass(frozen=True)
 class Table:
     name: str
@@ -39,7 +55,14 @@ class Table:
 
     def row(self, tenant: Tenant) -> dict[str, Any]:
         """A row of this tenant that satisfies the table's constraints."""
-        return {name: _value(name, kind, tenant) for name, kind in self.columns.items()}
+        return {
+            name: _BY_TABLE[self.name, name]
+            if (self.name, name) in _BY_TABLE
+            else tenant.user_id
+            if (self.name, name) in _OF_SESSION or name in _PARTS
+            else _value(name, kind, tenant)
+            for name, kind in self.columns.items()
+        }
 
     async def insert(self, connection: Superuser | Transaction, row: dict[str, Any]) -> None:
         places = ", ".join(f"${n}" for n in range(1, len(row) + 1))
@@ -71,6 +94,7 @@ def _value(name: str, kind: str, tenant: Tenant) -> Any:
         "text": uuid7().hex,
         "bytea": uuid7().bytes,
         "text[]": [],
+        "uuid[]": [],
         "integer": 1,
         "smallint": 1,
         "bigint": 1,
@@ -83,14 +107,19 @@ def _value(name: str, kind: str, tenant: Tenant) -> Any:
 async def tenant_tables(superuser: Superuser) -> list[Table]:
     """All tables of tenants, those that others refer to first."""
     rows = await superuser.fetch(
-        """select c.relname, a.attname, format_type(a.atttypid, a.atttypmod) as kind,
-                  (select count(*) from pg_constraint k where k.conrelid = c.oid and k.contype = 'f')
-                      as depth
+        """with recursive refers(child, parent) as (
+               select conrelid, confrelid from pg_constraint where contype = 'f' and conrelid <> confrelid
+           ), depths(oid, depth) as (
+               select child, 1 from refers
+               union select r.child, d.depth + 1 from refers r join depths d on d.oid = r.parent
+           )
+           select c.relname, a.attname, format_type(a.atttypid, a.atttypmod) as kind
            from pg_class c join pg_attribute a on a.attrelid = c.oid
            where c.relnamespace = 'public'::regnamespace and c.relkind in ('r', 'p')
              and c.relname <> all ($1) and a.attnum > 0 and not a.attisdropped
              and a.attnotnull and not a.atthasdef and a.attidentity = ''
-           order by depth, c.relname, a.attnum""",
+           order by (select max(depth) from depths where oid = c.oid) nulls first,
+                    c.relname, a.attnum""",
         sorted(GLOBAL_TABLES),
     )
     columns: dict[str, dict[str, str]] = {}
@@ -251,7 +280,7 @@ async def test_a_conflict_with_another_tenants_row_is_not_noticed(
         await world.superuser.execute("rollback")
 
 
-@pytest.mark.parametrize("table", ["platform_audit_log", "relay_cursor", "rate_buckets"])
+@pytest.mark.parametrize("table", ["platform_audit_log", "relay_cursor", "rate_buckets", "workers"])
 async def test_the_platforms_own_tables_are_closed(world: World, db: Database, table: str) -> None:
     assert await refused(db, world.ours, f"select from {table}")
     assert await refused(db, world.ours, f"delete from {table}")

@@ -22,7 +22,9 @@ from agentos.kernel.objects import ObjectStore
 from agentos.kernel.outbox import Outbox
 from agentos.tenancy.ledger import meters
 
-RETENTION = Retention(events=timedelta(days=30), idempotency_keys=timedelta(hours=24))
+RETENTION = Retention(
+    events=timedelta(days=30), idempotency_keys=timedelta(hours=24), sessions=timedelta(days=90)
+)
 MOMENT = timedelta(seconds=1)
 OUTBOX = Outbox(lambda: None)
 

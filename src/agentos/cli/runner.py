@@ -18,10 +18,10 @@ import uvloop
 
 from agentos.contracts.events import subject_roots
 from agentos.control.platform.demo import Demo, ensure_demo
+from agentos.execution.pulse.parts import pulse_parts
 from agentos.execution.worker import Worker
-from agentos.gateway.app import create_gateway, relay_waker
 from agentos.gateway.parts import Parts
-from agentos.gateway.server import Server
+from agentos.integrations.models.parts import ModelParts
 from agentos.kernel import tracing
 from agentos.kernel.bus import Bus, assert_sync_always
 from agentos.kernel.clock import SystemClock
@@ -37,10 +37,10 @@ from agentos.kernel.installation import (
 )
 from agentos.kernel.logs import configure_logging, get_logger
 from agentos.kernel.objects import ObjectStore
-from agentos.kernel.outbox import Outbox
 from agentos.kernel.secret_key import load_secret_key
 from agentos.kernel.settings import Settings, load_settings
 from agentos.tenancy.vault.keyring import open_keyring
+from agentos.tenancy.vault.service import Vault
 
 log = get_logger(__name__)
 
@@ -73,6 +73,10 @@ def worker() -> None:
 
 
 async def _up(settings: Settings, demo: bool, as_json: bool, say: Say) -> None:
+    # Here, not above: a worker alone would carry 15 MB of a gateway that it does not have.
+    from agentos.gateway.app import create_gateway
+    from agentos.gateway.server import Server
+
     async with AsyncExitStack() as stack:
         # Taken first: a port in use should be said before anything has been started.
         server = Server(settings.host, settings.port)
@@ -84,14 +88,20 @@ async def _up(settings: Settings, demo: bool, as_json: bool, say: Say) -> None:
         where = await stack.enter_async_context(embedded_engines(settings, key, say))
         parts = await stack.enter_async_context(_connect(settings, key, where, say))
         entrance = await _demo(parts, key) if demo else None
-        task = await stack.enter_async_context(_background(_worker(parts).run()))
-        await stack.enter_async_context(server.running(create_gateway(parts)))
+        models = parts.models(parts.outbox())
+        await stack.enter_async_context(models.running())
+        worker = await _worker(parts, models)
+        task = await stack.enter_async_context(_background(worker.run()))
+        await stack.enter_async_context(server.running(create_gateway(parts, models)))
         stack.callback(say, "Stopping")
         _announce(server.url(settings), entrance, as_json)
         await _failure_of(task)
 
 
 async def _serve(settings: Settings) -> None:
+    from agentos.gateway.app import create_gateway
+    from agentos.gateway.server import Server
+
     key = load_secret_key(settings)
     with contextlib.closing(Server(settings.host, settings.port)) as server:
         async with (
@@ -104,12 +114,12 @@ async def _serve(settings: Settings) -> None:
 
 async def _work(settings: Settings) -> None:
     key = load_secret_key(settings)
-    async with (
-        _connect(settings, key, addresses(settings, key), _logged) as parts,
-        _background(_worker(parts).run()) as task,
-    ):
-        log.info("working")
-        await _failure_of(task)
+    async with _connect(settings, key, addresses(settings, key), _logged) as parts:
+        models = parts.models(parts.outbox())
+        worker = await _worker(parts, models)
+        async with models.running(warm=False), _background(worker.run()) as task:
+            log.info("working")
+            await _failure_of(task)
 
 
 @asynccontextmanager
@@ -165,12 +175,23 @@ def _object_store(settings: Settings) -> ObjectStore:
     return ObjectStore.open(url.get_secret_value() if url else None, settings.data_dir)
 
 
-def _worker(parts: Parts) -> Worker:
-    return Worker(parts.settings, parts.platform_db, parts.bus, parts.objects, parts.clock)
+async def _worker(parts: Parts, models: ModelParts) -> Worker:
+    pulse = await pulse_parts(
+        parts.settings,
+        parts.clock,
+        db=parts.db,
+        platform_db=parts.platform_db,
+        bus=parts.bus,
+        objects=parts.objects,
+        vault=Vault(parts.keyring),
+        outbox=parts.outbox(),
+        router=models.router,
+    )
+    return Worker(parts.settings, parts.platform_db, parts.bus, parts.objects, parts.clock, pulse)
 
 
 async def _demo(parts: Parts, key: bytes) -> Demo | None:
-    return await ensure_demo(parts.platform_db, key, Outbox(relay_waker(parts.bus)), parts.clock)
+    return await ensure_demo(parts.platform_db, key, parts.outbox(), parts.clock)
 
 
 @asynccontextmanager

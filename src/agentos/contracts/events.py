@@ -28,15 +28,41 @@ class SessionCreated(Event, frozen=True):
     config: dict[str, Any]
 
 
+class SessionQueued(Event, frozen=True):
+    type = "session.queued"
+    session_id: UUID
+
+
 class SessionStarted(Event, frozen=True):
     type = "session.started"
     session_id: UUID
 
 
+class SessionPaused(Event, frozen=True):
+    """It waits, and takes no slot: for a person, its sub-agents, a budget, or to try again."""
+
+    type = "session.paused"
+    session_id: UUID
+    waiting_for: str
+
+
+class SessionResumed(Event, frozen=True):
+    type = "session.resumed"
+    session_id: UUID
+
+
 class SessionProgress(Event, frozen=True):
+    """A step is in the journal. `pct` is how much of its turns the session has used."""
+
     type = "session.progress"
     session_id: UUID
+    seq: int
+    kind: str
     step: str
+    status: str
+    summary: str
+    cost_micros: int
+    duration_ms: int
     pct: float
 
 
@@ -44,6 +70,12 @@ class SessionCheckpoint(Event, frozen=True):
     type = "session.checkpoint"
     session_id: UUID
     checkpoint_id: UUID
+
+
+class SessionGateStarted(Event, frozen=True):
+    type = "session.gate.started"
+    session_id: UUID
+    gates: list[str]
 
 
 class SessionGatePassed(Event, frozen=True):
@@ -69,6 +101,124 @@ class SessionFailed(Event, frozen=True):
     type = "session.failed"
     session_id: UUID
     error: str
+
+
+class SessionRollbackStarted(Event, frozen=True):
+    type = "session.rollback_started"
+    session_id: UUID
+    to_seq: int
+
+
+class SessionRolledBack(Event, frozen=True):
+    type = "session.rolled_back"
+    session_id: UUID
+    to_seq: int
+
+
+class SessionForked(Event, frozen=True):
+    """A session was made out of the steps of another."""
+
+    type = "session.forked"
+    session_id: UUID
+    forked_from: UUID
+    forked_seq: int
+
+
+class SessionStepUncertain(Event, frozen=True):
+    """A call with effects outside may have happened: its worker was lost before it could say."""
+
+    type = "session.step_uncertain"
+    session_id: UUID
+    step: str
+    key: str
+
+
+class ApprovalRequested(Event, frozen=True):
+    type = "approval.requested"
+    approval_id: UUID
+    session_id: UUID
+    kind: str
+    subject: str
+    expires_at: datetime
+
+
+class ApprovalDecided(Event, frozen=True):
+    type = "approval.decided"
+    approval_id: UUID
+    session_id: UUID
+    state: str
+    decided_by: str | None
+
+
+class ChainCreated(Event, frozen=True):
+    type = "chain.created"
+    chain_id: UUID
+    name: str
+
+
+class ChainStarted(Event, frozen=True):
+    type = "chain.started"
+    chain_id: UUID
+
+
+class ChainNodeStarted(Event, frozen=True):
+    type = "chain.node.started"
+    chain_id: UUID
+    node: str
+    item: int
+    session_id: UUID
+    tries: int
+
+
+class ChainNodeCompleted(Event, frozen=True):
+    type = "chain.node.completed"
+    chain_id: UUID
+    node: str
+    item: int
+
+
+class ChainNodeFailed(Event, frozen=True):
+    type = "chain.node.failed"
+    chain_id: UUID
+    node: str
+    item: int
+    error: str
+
+
+class ChainNodeSkipped(Event, frozen=True):
+    type = "chain.node.skipped"
+    chain_id: UUID
+    node: str
+
+
+class ChainCompleted(Event, frozen=True):
+    type = "chain.completed"
+    chain_id: UUID
+
+
+class ChainFailed(Event, frozen=True):
+    type = "chain.failed"
+    chain_id: UUID
+    error: str
+
+
+class ChainCancelled(Event, frozen=True):
+    type = "chain.cancelled"
+    chain_id: UUID
+
+
+# Tools
+
+
+class ToolPolicySet(Event, frozen=True):
+    type = "tool.policy_set"
+    subject: str
+    decision: str
+
+
+class ToolPolicyRemoved(Event, frozen=True):
+    type = "tool.policy_removed"
+    subject: str
 
 
 # Heartbeat

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
 
@@ -182,3 +183,13 @@ def _envelope(row: asyncpg.Record) -> bytes:
         at=row["at"],
         data=row["data"],
     )
+
+
+def relay_waker(bus: Bus) -> Callable[[], Awaitable[None]]:
+    """Tells the relay, wherever it runs, that the outbox has something. Only a hint: it polls, too."""
+
+    async def wake() -> None:
+        if bus.is_connected:
+            await bus.publish(WAKE_SUBJECT, b"")
+
+    return wake

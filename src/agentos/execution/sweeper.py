@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 
 import asyncpg
 
+from agentos.execution.retention import sweep_sessions
 from agentos.integrations.objects import service as objects
 from agentos.kernel.clock import Clock
 from agentos.kernel.database import Database
@@ -34,6 +35,7 @@ _OBJECT_GRACE = timedelta(hours=6)
 class Retention:
     events: timedelta
     idempotency_keys: timedelta
+    sessions: timedelta
 
 
 class Sweeper:
@@ -50,8 +52,8 @@ class Sweeper:
         self._outbox = outbox
         self._clock = clock
         self._retention = retention
-        # The hour in which storage was last sampled.
-        self._sampled: datetime | None = None
+        # The last hour in which what is due every hour was done.
+        self._hour: datetime | None = None
 
     async def run(self) -> None:
         """Sweeps until cancelled."""
@@ -68,7 +70,7 @@ class Sweeper:
         await objects.sweep(self._db, self._store, older_than=_OBJECT_GRACE)
         await release_expired_holds(self._db)
         await budgets.resume_in_new_month(self._db, self._outbox, self._clock)
-        await self._sample_storage()
+        await self._every_hour()
 
     async def _delete_expired(self) -> None:
         now = self._clock.now()
@@ -93,11 +95,13 @@ class Sweeper:
         ):
             await self._delete(table, key, condition, before)
 
-    async def _sample_storage(self) -> None:
+    async def _every_hour(self) -> None:
         hour = self._clock.now().replace(minute=0, second=0, microsecond=0)
-        if hour != self._sampled:
-            await meters.sample_storage(self._db, self._clock)
-            self._sampled = hour
+        if hour == self._hour:
+            return
+        await meters.sample_storage(self._db, self._clock)
+        await sweep_sessions(self._db, self._clock, self._retention.sessions)
+        self._hour = hour
 
     async def _delete(self, table: str, key: str, condition: str, before: object) -> None:
         statement = (

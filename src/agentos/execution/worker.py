@@ -6,7 +6,11 @@ import asyncio
 from dataclasses import dataclass
 from datetime import timedelta
 
+from agentos.execution.pulse.chains.advance import keep_advancing
+from agentos.execution.pulse.engine import Engine
+from agentos.execution.pulse.parts import PulseParts
 from agentos.execution.relay import Relay
+from agentos.execution.retention import keep_discarding
 from agentos.execution.sweeper import Retention, Sweeper
 from agentos.kernel.bus import Bus
 from agentos.kernel.clock import Clock
@@ -24,18 +28,28 @@ class Worker:
     bus: Bus
     objects: ObjectStore
     clock: Clock
+    pulse: PulseParts
 
     async def run(self) -> None:
         """Works until cancelled."""
         retention = Retention(
             events=timedelta(days=self.settings.event_retention_days),
             idempotency_keys=timedelta(hours=self.settings.idempotency_hours),
+            sessions=timedelta(days=self.settings.session_retention_days),
         )
         # The relay polls, so what is announced here needs no wake-up.
         outbox = Outbox(lambda: None)
         spools = self.settings.ledger_dir
         sweeper = Sweeper(self.platform_db, self.objects, outbox, self.clock, retention)
+        engine = Engine(
+            self.pulse,
+            capacity=self.settings.worker_sessions,
+            drain_seconds=self.settings.drain_seconds,
+        )
         async with asyncio.TaskGroup() as group:
+            group.create_task(engine.run())
+            group.create_task(keep_advancing(self.pulse))
             group.create_task(Relay(self.platform_db, self.bus).run())
             group.create_task(sweeper.run())
+            group.create_task(keep_discarding(self.platform_db, self.pulse.workspaces))
             group.create_task(keep_recovering(spools, self.platform_db, outbox, self.clock))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
@@ -23,11 +22,16 @@ from agentos.control.service_tokens.endpoints import router as service_tokens
 from agentos.control.tenants.endpoints import plan_router
 from agentos.control.tenants.endpoints import router as tenants
 from agentos.control.usage.endpoints import router as usage
-from agentos.execution.relay import WAKE_SUBJECT
+from agentos.execution.pulse.approvals.endpoints import router as approvals
+from agentos.execution.pulse.chains.endpoints import router as chains
+from agentos.execution.pulse.endpoints import router as sessions
+from agentos.execution.pulse.front import Hints, PulseFront
+from agentos.execution.pulse.history.endpoints import checkpoints
+from agentos.execution.pulse.history.endpoints import router as history
+from agentos.execution.pulse.payloads import Payloads
 from agentos.gateway import health
 from agentos.gateway.admission import Admission, AdmissionSettings
 from agentos.gateway.ai.models import ModelLists
-from agentos.gateway.ai.parts import ModelParts, model_parts
 from agentos.gateway.ai.proxy import PREFIX as AI_PREFIX
 from agentos.gateway.ai.proxy import AiProxy
 from agentos.gateway.authentication import Authenticator
@@ -41,9 +45,10 @@ from agentos.gateway.idempotency import Idempotency
 from agentos.gateway.openapi import describe
 from agentos.gateway.parts import Parts
 from agentos.integrations.models.endpoints import router as models_router
+from agentos.integrations.models.parts import ModelParts
 from agentos.integrations.objects.endpoints import router as objects
-from agentos.kernel.bus import Bus
-from agentos.kernel.outbox import Outbox
+from agentos.integrations.tools.policies.endpoints import router as tools
+from agentos.integrations.workspaces.workspaces import Workspaces
 from agentos.kernel.settings import Settings
 from agentos.tenancy.audit.endpoints import router as audit
 from agentos.tenancy.budgets.endpoints import router as budgets
@@ -67,6 +72,12 @@ ROUTERS = (
     models_router,
     usage,
     budgets,
+    sessions,
+    history,
+    checkpoints,
+    approvals,
+    chains,
+    tools,
     platform,
     health.router,
 )
@@ -138,6 +149,8 @@ class Gateway:
     streams: Streams
     watch: CredentialWatch
     models: ModelParts | None = None
+    # Whether somebody else in this process keeps the models running.
+    models_shared: bool = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "websocket":
@@ -150,7 +163,9 @@ class Gateway:
 
     def background(self) -> AbstractAsyncContextManager[None]:
         """What works behind the requests for as long as they are served."""
-        return nullcontext() if self.models is None else self.models.running()
+        if self.models is None or self.models_shared:
+            return nullcontext()
+        return self.models.running()
 
     async def close(self) -> None:
         """Ends what would otherwise go on for ever, before the server waits for it."""
@@ -158,11 +173,12 @@ class Gateway:
         await self.watch.close()
 
 
-def create_gateway(parts: Parts) -> Gateway:
+def create_gateway(parts: Parts, shared: ModelParts | None = None) -> Gateway:
+    """`shared` are models that are running already, in the worker of the same process."""
     settings = parts.settings
     app = create_api()
     tokens = Tokens(parts.secret_key, parts.clock, timedelta(seconds=settings.access_token_seconds))
-    outbox = Outbox(relay_waker(parts.bus))
+    outbox = parts.outbox()
     authenticator = Authenticator(parts.db, tokens, parts.clock)
     app.state.parts = parts
     app.state.tokens = tokens
@@ -170,10 +186,11 @@ def create_gateway(parts: Parts) -> Gateway:
     app.state.objects = parts.objects
     vault = Vault(parts.keyring)
     limiter = RateLimiter(parts.db)
-    models = model_parts(parts, vault, outbox, limiter)
+    models = shared or parts.models(outbox)
     app.state.vault = vault
     app.state.directory = models.router.directory
     app.state.listing = models.listing
+    app.state.pulse = _pulse(parts, models)
     app.state.auth = Auth(
         tokens=tokens,
         clock=parts.clock,
@@ -210,17 +227,25 @@ def create_gateway(parts: Parts) -> Gateway:
         max_request_bytes=settings.max_model_request_bytes,
     )
     requests = _with_cors(Requests(edge, proxy), settings.cors_origins)
-    return Gateway(requests, streams, watch, models)
+    return Gateway(requests, streams, watch, models, shared is not None)
 
 
-def relay_waker(bus: Bus) -> Callable[[], Awaitable[None]]:
-    """Tells the relay, wherever it runs, that the outbox has something. Only a hint: it polls, too."""
-
-    async def wake() -> None:
-        if bus.is_connected:
-            await bus.publish(WAKE_SUBJECT, b"")
-
-    return wake
+def _pulse(parts: Parts, models: ModelParts) -> PulseFront:
+    settings = parts.settings
+    return PulseFront(
+        hints=Hints(parts.bus),
+        directory=models.router.directory,
+        workspaces=Workspaces(
+            parts.db,
+            parts.objects,
+            parts.clock,
+            settings.workspaces_dir,
+            max_bytes=settings.workspace_bytes,
+            max_files=settings.workspace_files,
+        ),
+        payloads=Payloads(parts.db, parts.objects),
+        hosts=settings.tool_hosts,
+    )
 
 
 def public_paths() -> list[str]:

@@ -23,11 +23,15 @@ _LOST = (
     asyncpg.AdminShutdownError,
     asyncpg.CrashShutdownError,
     asyncpg.TooManyConnectionsError,
+    asyncpg.IdleInTransactionSessionTimeoutError,
     asyncpg.InterfaceError,
     asyncpg.InternalClientError,  # a query on a connection that has just failed
     OSError,
     TimeoutError,
 )
+# A process that is stopped in a transaction (SIGSTOP, a suspended machine) would hold its locks for
+# as long as it is: on accounts, on the queue. After this long the server ends the transaction.
+_MOST_IDLE_SECONDS = 10
 
 
 class DatabaseUnavailable(Unavailable):
@@ -125,7 +129,12 @@ class Database:
                 timeout=5,
                 command_timeout=30,
                 max_inactive_connection_lifetime=60,
-                server_settings={"application_name": name, "jit": "off", "timezone": "UTC"},
+                server_settings={
+                    "application_name": name,
+                    "jit": "off",
+                    "timezone": "UTC",
+                    "idle_in_transaction_session_timeout": f"{_MOST_IDLE_SECONDS}s",
+                },
             )
         return cls(pool)
 

@@ -36,7 +36,7 @@ Format = Literal["auto", "console", "json"]
 Fields = MutableMapping[str, Any]
 
 # What these say below a warning is about themselves, or repeats what we log.
-_QUIET = ("asyncio", "httpcore", "httpx", "urllib3")
+_QUIET = ("asyncio", "httpcore", "httpcore2", "httpx", "httpx2", "mcp", "urllib3")
 # They bring handlers of their own, whose lines would go round the pipeline.
 _WITH_HANDLERS = ("uvicorn", "uvicorn.access", "uvicorn.error")
 

@@ -27,8 +27,9 @@ class Outbox:
     one thing in the order in which they happened.
     """
 
+    # `wake` is for those who write the outbox's rows in a statement of their own.
     def __init__(self, wake: Callable[[], Awaitable[None] | None]):
-        self._wake = wake
+        self.wake = wake
 
     async def announce(
         self, tx: Transaction, tenant_id: UUID, at: datetime, *events: Announced
@@ -42,4 +43,4 @@ class Outbox:
                 msgspec.to_builtins(event),
                 at,
             )
-        tx.after_commit(self._wake)
+        tx.after_commit(self.wake)

@@ -163,6 +163,41 @@ class Settings(BaseSettings):
         validation_alias=_env("AGENTOS_MODEL_HOSTS"),
         description="public: tenants may not connect providers on private or local addresses.",
     )
+    sandbox: Literal["auto", "bubblewrap", "landlock", "none"] = Field(
+        "auto",
+        validation_alias=_env("AGENTOS_SANDBOX"),
+        description="What isolates commands. auto: the best this machine has. none: none is run.",
+    )
+    tool_hosts: Literal["any", "public"] = Field(
+        "public",
+        validation_alias=_env("AGENTOS_TOOL_HOSTS"),
+        description="any: sessions may list private and local addresses among their allowed hosts.",
+    )
+    worker_sessions: int = Field(
+        64,
+        ge=1,
+        le=10_000,
+        validation_alias=_env("AGENTOS_WORKER_SESSIONS"),
+        description="Sessions that one worker works on at once.",
+    )
+    drain_seconds: float = Field(
+        20,
+        ge=0,
+        validation_alias=_env("AGENTOS_DRAIN_SECONDS"),
+        description="Longest a stopping worker waits for the steps it is at.",
+    )
+    workspace_bytes: int = Field(
+        1_073_741_824,
+        ge=1_048_576,
+        validation_alias=_env("AGENTOS_WORKSPACE_BYTES"),
+        description="Most bytes in one workspace.",
+    )
+    workspace_files: int = Field(
+        100_000,
+        ge=100,
+        validation_alias=_env("AGENTOS_WORKSPACE_FILES"),
+        description="Most files in one workspace.",
+    )
     signup: Literal["open", "invite"] = Field(
         "invite",
         validation_alias=_env("AGENTOS_SIGNUP"),
@@ -192,6 +227,12 @@ class Settings(BaseSettings):
         ge=1,
         validation_alias=_env("AGENTOS_EVENT_RETENTION_DAYS"),
         description="How long event history is kept.",
+    )
+    session_retention_days: int = Field(
+        90,
+        ge=1,
+        validation_alias=_env("AGENTOS_SESSION_RETENTION_DAYS"),
+        description="How long ended sessions are kept, with their files.",
     )
     idempotency_hours: int = Field(
         24,
@@ -238,6 +279,11 @@ class Settings(BaseSettings):
     def ledger_dir(self) -> Path:
         """Where processes spool what they book."""
         return self.data_dir / "ledger"
+
+    @property
+    def workspaces_dir(self) -> Path:
+        """Where sessions have their files while they are worked on."""
+        return self.data_dir / "workspaces"
 
     @property
     def embedded_postgres(self) -> bool:

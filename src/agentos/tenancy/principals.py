@@ -37,6 +37,11 @@ class Scope(StrEnum):
     MODELS_WRITE = "models:write"
     USAGE_READ = "usage:read"
     BUDGETS_WRITE = "budgets:write"
+    SESSIONS_READ = "sessions:read"
+    SESSIONS_WRITE = "sessions:write"
+    APPROVALS_WRITE = "approvals:write"
+    TOOLS_READ = "tools:read"
+    TOOLS_WRITE = "tools:write"
 
 
 def known_scopes(names: Iterable[str]) -> frozenset[Scope]:
@@ -60,6 +65,10 @@ ROLE_SCOPES: dict[Role, frozenset[Scope]] = {
             Scope.MODELS_USE,
             Scope.MODELS_READ,
             Scope.USAGE_READ,
+            Scope.SESSIONS_READ,
+            Scope.SESSIONS_WRITE,
+            Scope.APPROVALS_WRITE,
+            Scope.TOOLS_READ,
         }
     ),
 }

@@ -105,6 +105,16 @@ async def lock_account(tx: Transaction, account: Account) -> Standing:
     return Standing(**row)
 
 
+async def held(tx: Transaction, account: Account) -> int:
+    """What processes have taken out of an account; nothing of one that is not there."""
+    micros: int | None = await tx.value(
+        """select held_micros from accounts
+           where tenant_id = $1 and scope = $2 and subject_id = $3 and period = $4""",
+        *account,
+    )
+    return micros or 0
+
+
 async def set_flags(
     tx: Transaction, account: Account, warned_at: datetime | None, exhausted_at: datetime | None
 ) -> None:

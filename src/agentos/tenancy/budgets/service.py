@@ -6,6 +6,7 @@ is nearly or wholly used up, is put right for its new cap.
 
 from __future__ import annotations
 
+from datetime import datetime
 from uuid import UUID
 
 from agentos.contracts.events import (
@@ -16,7 +17,7 @@ from agentos.contracts.events import (
     Event,
 )
 from agentos.kernel.clock import Clock
-from agentos.kernel.database import Database
+from agentos.kernel.database import Database, Transaction
 from agentos.kernel.errors import Invalid, NotFound
 from agentos.kernel.ids import uuid7
 from agentos.kernel.outbox import Outbox
@@ -55,24 +56,88 @@ async def set_budget(work: Work, body: BudgetPut) -> BudgetRead:
     """Sets or changes a cap. Setting it to what it is changes and announces nothing."""
     work.require(Scope.BUDGETS_WRITE)
     account = _account(work, body.scope, _subject(work, body))
+    return await _set(work, account, body.cap_micros)
+
+
+async def cap_session(work: Work, session_id: UUID, cap_micros: int) -> None:
+    """Gives a session its cap, in the name of whoever may make sessions."""
+    await _set(work, _session_account(work.tenant_id, session_id), cap_micros)
+
+
+async def room_of_session(tx: Transaction, tenant_id: UUID, session_id: UUID) -> int | None:
+    """What a session may still spend of its own cap, neither spent nor held; None if it has none.
+
+    Until the transaction ends nobody else changes caps of the tenant, or takes from this account.
+    """
+    await tx.execute(
+        "select pg_advisory_xact_lock(hashtextextended($1, 0))", f"{tenant_id}:{_RESOURCE}"
+    )
+    account = _session_account(tenant_id, session_id)
+    there = await repository.cap(tx, account)
+    if there is None:
+        return None
+    standing = await repository.lock_account(tx, account)
+    held = await repository.held(tx, account)
+    cap: int = there["cap_micros"]
+    return max(0, cap - standing.spent_micros - held)
+
+
+async def held_of_session(tx: Transaction, tenant_id: UUID, session_id: UUID) -> int:
+    """What processes have taken out of a session's account and may bring back."""
+    return await repository.held(tx, _session_account(tenant_id, session_id))
+
+
+async def move_cap(
+    tx: Transaction,
+    tenant_id: UUID,
+    source: UUID,
+    target: UUID,
+    micros: int,
+    *,
+    by: str,
+    now: datetime,
+) -> list[Event]:
+    """Lowers the cap of one session and raises another's, or gives it one: the sum stays the same.
+
+    The caller has seen in this transaction, by `room_of_session`, that the source has the room.
+    Returns what there is to announce.
+    """
+    events: list[Event] = []
+    for session_id, change in ((source, -micros), (target, micros)):
+        account = _session_account(tenant_id, session_id)
+        there = await repository.cap(tx, account)
+        before = None if there is None else there["cap_micros"]
+        after = (before or 0) + change
+        standing = await repository.lock_account(tx, account)
+        await repository.upsert(tx, account, uuid7(), after, by, now)
+        events.append(BudgetSet(scope="session", subject_id=session_id, cap_micros=after))
+        events += await _put_right(tx, now, account, standing, before, after)
+    return events
+
+
+def _session_account(tenant_id: UUID, session_id: UUID) -> Account:
+    return Account(tenant_id, "session", session_id, WHOLE_LIFE)
+
+
+async def _set(work: Work, account: Account, cap_micros: int) -> BudgetRead:
     # Two sets at once take turns: each compares its cap with the one that was there before it.
     await work.hold(_RESOURCE)
     there = await repository.cap(work.tx, account)
-    if there is not None and there["cap_micros"] == body.cap_micros:
+    if there is not None and there["cap_micros"] == cap_micros:
         return await _read(work, there["id"])
     before = None if there is None else there["cap_micros"]
     standing = await repository.lock_account(work.tx, account)
     budget_id = await repository.upsert(
-        work.tx, account, uuid7(), body.cap_micros, work.principal.name, work.now()
+        work.tx, account, uuid7(), cap_micros, work.principal.name, work.now()
     )
-    events = await _put_right(work, account, standing, before, body.cap_micros)
+    events = await _put_right(work.tx, work.now(), account, standing, before, cap_micros)
     await work.record(
         "budget.set",
-        BudgetSet(scope=account.scope, subject_id=account.subject_id, cap_micros=body.cap_micros),
+        BudgetSet(scope=account.scope, subject_id=account.subject_id, cap_micros=cap_micros),
         *events,
         target=("budget", budget_id),
         before=None if before is None else _shown(account, before),
-        after=_shown(account, body.cap_micros),
+        after=_shown(account, cap_micros),
     )
     return await _read(work, budget_id)
 
@@ -85,7 +150,7 @@ async def remove_budget(work: Work, budget_id: UUID) -> None:
     account = _account(work, budget.scope, budget.subject_id)
     standing = await repository.lock_account(work.tx, account)
     await repository.delete(work.tx, work.tenant_id, budget_id)
-    events = await _put_right(work, account, standing, budget.cap_micros, None)
+    events = await _put_right(work.tx, work.now(), account, standing, budget.cap_micros, None)
     await work.record(
         "budget.removed",
         BudgetRemoved(scope=account.scope, subject_id=account.subject_id),
@@ -117,7 +182,12 @@ def is_nearly_spent(spent_micros: int, cap_micros: int) -> bool:
 
 
 async def _put_right(
-    work: Work, account: Account, standing: Standing, before: int | None, after: int | None
+    tx: Transaction,
+    now: datetime,
+    account: Account,
+    standing: Standing,
+    before: int | None,
+    after: int | None,
 ) -> list[Event]:
     """Makes the account's flags fit the new cap, and returns what there is to announce."""
     events: list[Event] = []
@@ -125,7 +195,7 @@ async def _put_right(
     if after is None or not is_nearly_spent(standing.spent_micros, after):
         warned_at = None
     elif warned_at is None:
-        warned_at = work.now()
+        warned_at = now
         events.append(
             BudgetWarned(
                 scope=account.scope,
@@ -146,7 +216,7 @@ async def _put_right(
             )
         )
     if (warned_at, exhausted_at) != (standing.warned_at, standing.exhausted_at):
-        await repository.set_flags(work.tx, account, warned_at, exhausted_at)
+        await repository.set_flags(tx, account, warned_at, exhausted_at)
     return events
 
 

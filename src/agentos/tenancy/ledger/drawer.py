@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
 from itertools import islice
 
 from agentos.kernel.clock import Clock
@@ -16,7 +16,7 @@ from agentos.kernel.logs import get_logger
 from agentos.tenancy.ledger.calls import Amount, Spender
 from agentos.tenancy.ledger.errors import PriceUnknown
 from agentos.tenancy.ledger.periods import Account, accounts_of, month_of, next_month
-from agentos.tenancy.ledger.pots import Hold, Pot
+from agentos.tenancy.ledger.pots import Hold, Pot, Uncapped
 
 log = get_logger(__name__)
 
@@ -29,9 +29,13 @@ Takes = list[tuple[Pot, int]]
 
 @dataclass(slots=True, eq=False)
 class Group:
-    """The holds a spender's calls are handed out of, in one month."""
+    """The accounts a spender's calls count against in one month, and the holds they come out of."""
 
+    # The tenant's first.
+    accounts: tuple[Account, ...]
+    # The tenant's first, then those of a team or session with a budget.
     holds: tuple[Hold, ...]
+    uncapped: tuple[Uncapped, ...]
     until: datetime
     money: tuple[Pot, ...]
     tokens: Pot
@@ -70,6 +74,7 @@ class Drawer:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self.holds: dict[Account, Hold] = {}
+        self.uncapped: dict[Account, Uncapped] = {}
         self._groups: dict[Spender, Group] = {}
         self._waiting: dict[TenantId, dict[Want, None]] = {}
         # Pots that have become low, for the teller to fill.
@@ -110,15 +115,7 @@ class Drawer:
         now = self._clock.now()
         group = self._groups.get(spender)
         if group is None or now >= group.until:
-            month = month_of(now)
-            held = tuple(self.hold(account) for account in accounts_of(spender, month))
-            group = self._groups[spender] = Group(
-                holds=held,
-                until=next_month(month),
-                money=tuple(hold.micros for hold in held),
-                tokens=held[0].tokens,
-                calls=held[0].calls,
-            )
+            group = self._groups[spender] = self._new_group(spender, month_of(now))
         return group
 
     def hold(self, account: Account) -> Hold:
@@ -126,6 +123,25 @@ class Drawer:
         if hold is None:
             hold = self.holds[account] = Hold(account)
         return hold
+
+    def no_budget(self, account: Account) -> Uncapped:
+        """What is known of an account that had no budget when it was last read, if it ever was."""
+        uncapped = self.uncapped.get(account)
+        if uncapped is None:
+            uncapped = self.uncapped[account] = Uncapped(account)
+        return uncapped
+
+    def found_capped(self, uncapped: Iterable[Uncapped]) -> None:
+        """Has calls wait for holds of accounts that have a budget now."""
+        for each in uncapped:
+            self.uncapped.pop(each.account, None)
+            self.hold(each.account)
+        self._groups.clear()
+
+    def forget_uncapped(self, uncapped: Iterable[Uncapped]) -> None:
+        for each in uncapped:
+            del self.uncapped[each.account]
+        self._groups.clear()
 
     def has(self, hold: Hold) -> bool:
         return self.holds.get(hold.account) is hold
@@ -167,13 +183,13 @@ class Drawer:
         if not want.granted.done():
             want.granted.set_exception(error)
 
-    def hand_on_to_all(self) -> None:
+    def hand_on_to_all(self, most_of_a_tenant: int | None = _HANDED_ON_AT_ONCE) -> None:
         for tenant_id in list(self._waiting):
-            self.hand_on(tenant_id)
+            self.hand_on(tenant_id, most_of_a_tenant)
 
-    def hand_on(self, tenant_id: TenantId) -> None:
+    def hand_on(self, tenant_id: TenantId, most: int | None = _HANDED_ON_AT_ONCE) -> None:
         """Serves those who wait longest, as far as what is free here goes."""
-        for want in list(islice(self._waiting.get(tenant_id, ()), _HANDED_ON_AT_ONCE)):
+        for want in list(islice(self._waiting.get(tenant_id, ()), most)):
             # Whoever is being served by the database comes first.
             if want.busy:
                 return
@@ -213,6 +229,10 @@ class Drawer:
             if now >= hold.fresh_until or wall >= hold.fresh_until_wall or hold.doubts:
                 return None
             hold.used_at = now
+        for uncapped in group.uncapped:
+            uncapped.used_at = now
+            if now >= uncapped.fresh_until or wall >= uncapped.fresh_until_wall:
+                return None
         takes = group.takes(worst)
         for pot, need in takes:
             if pot.free < need:
@@ -222,6 +242,25 @@ class Drawer:
             if pot.free < pot.water:
                 self.run_low(pot)
         return group, takes
+
+    def _new_group(self, spender: Spender, month: date) -> Group:
+        tenant, *others = accounts = accounts_of(spender, month)
+        held, uncapped = [self.hold(tenant)], []
+        for account in others:
+            hold = self.holds.get(account)
+            if hold is not None:
+                held.append(hold)
+            else:
+                uncapped.append(self.no_budget(account))
+        return Group(
+            accounts=accounts,
+            holds=tuple(held),
+            uncapped=tuple(uncapped),
+            until=next_month(month),
+            money=tuple(hold.micros for hold in held),
+            tokens=held[0].tokens,
+            calls=held[0].calls,
+        )
 
     def _forget(self, want: Want) -> None:
         tenant_id = want.spender.tenant_id

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -16,14 +17,16 @@ from agentos.kernel import metrics
 from agentos.kernel.clock import Clock
 from agentos.kernel.database import Database, Transaction
 from agentos.kernel.errors import AgentOSError, Conflict
-from agentos.kernel.ids import uuid7
+from agentos.kernel.ids import TenantId, uuid7
 from agentos.kernel.logs import get_logger
 from agentos.kernel.outbox import Outbox
 from agentos.tenancy.ledger.calls import Amount, FinishedCall, Reservation, Spender
 from agentos.tenancy.ledger.drawer import Drawer, Group, Takes
+from agentos.tenancy.ledger.periods import session_account
 from agentos.tenancy.ledger.poster import Poster
-from agentos.tenancy.ledger.posting import Entry, post, tokens_of
+from agentos.tenancy.ledger.posting import Entry, tokens_of
 from agentos.tenancy.ledger.recovery import recover
+from agentos.tenancy.ledger.settling import settle_one
 from agentos.tenancy.ledger.spool import (
     COVERS_SESSION,
     COVERS_TEAM,
@@ -35,7 +38,7 @@ from agentos.tenancy.ledger.spool import (
     Spool,
     SpoolUnwritable,
 )
-from agentos.tenancy.ledger.teller import Teller
+from agentos.tenancy.ledger.teller import FRESH_SECONDS, Teller
 
 log = get_logger(__name__)
 
@@ -137,7 +140,7 @@ class Escrow:
                 call_id=opened.call_id,
                 spender=opened.spender,
                 at=at,
-                holds=opened.group.holds,
+                accounts=opened.group.accounts,
                 held_micros=-opened.micros,
                 held_tokens=-opened.tokens,
                 reason=reason,
@@ -147,6 +150,16 @@ class Escrow:
         if opened.tried:
             _doubt(opened)
         self._drawer.give_back(opened.spender.tenant_id, opened.takes, [0] * len(opened.takes))
+
+    def no_budget(self, tenant_id: TenantId, session_id: UUID) -> None:
+        """Takes the caller's word that a session has no budget: the database said so just now.
+
+        Then its first call need not wait to hear it. As with all that is read about budgets it is
+        believed for a second.
+        """
+        account = session_account(tenant_id, session_id)
+        if account not in self._drawer.holds:
+            self._drawer.no_budget(account).fresh(time.monotonic(), time.time(), FRESH_SECONDS)
 
     async def settle_in(
         self, tx: Transaction, reservation: Reservation, call: FinishedCall
@@ -162,7 +175,7 @@ class Escrow:
         opened.tried = True
         entry = self._settlement(opened, call)
         entry.at = self._clock.now()
-        await post(tx, self.owner, [entry], self._outbox, entry.at)
+        await settle_one(tx, self.owner, entry, self._outbox)
         tx.after_commit(lambda: self._settled_elsewhere(opened, entry))
 
     async def flush(self) -> None:
@@ -212,7 +225,7 @@ class Escrow:
             opened.call_id,
             spender,
             opened.at,
-            group.holds[0].account.period,
+            group.accounts[0].period,
             opened.micros,
             opened.tokens,
             _covers(takes),
@@ -229,7 +242,7 @@ class Escrow:
                 call_id=opened.call_id,
                 spender=spender,
                 at=opened.at,
-                holds=group.holds,
+                accounts=group.accounts,
                 held_micros=opened.micros,
                 held_tokens=opened.tokens,
                 segment=segment,
@@ -247,7 +260,7 @@ class Escrow:
             call_id=opened.call_id,
             spender=opened.spender,
             at=opened.at,
-            holds=opened.group.holds,
+            accounts=opened.group.accounts,
             held_micros=-opened.micros,
             held_tokens=-opened.tokens,
             call=call,

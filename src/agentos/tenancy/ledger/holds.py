@@ -10,7 +10,7 @@ from uuid import UUID
 
 import asyncpg
 
-from agentos.kernel.database import Transaction
+from agentos.kernel.database import Database, Transaction, reporting_loss
 from agentos.tenancy.ledger.periods import Account, columns
 from agentos.tenancy.ledger.pots import Unit
 from agentos.tenancy.plans import plan_for
@@ -49,6 +49,20 @@ class Move:
 
     def add(self, unit: Unit, amount: int) -> None:
         setattr(self, unit, getattr(self, unit) + amount)
+
+
+async def read_capped(db: Database, accounts: list[Account]) -> set[Account]:
+    """Which of them have a budget. One round trip, no locks, and no rows made."""
+    async with db.connection() as connection:
+        with reporting_loss:
+            rows = await connection.fetch(
+                """select k.position
+                   from unnest($1::uuid[], $2::text[], $3::uuid[]) with ordinality
+                        as k(tenant_id, scope, subject_id, position)
+                   join budgets using (tenant_id, scope, subject_id)""",
+                *columns(accounts)[:3],
+            )
+    return {accounts[row["position"] - 1] for row in rows}
 
 
 async def open_accounts(tx: Transaction, accounts: list[Account]) -> None:

@@ -32,6 +32,10 @@ def next_month(month: date) -> datetime:
     return datetime(year, number, 1, tzinfo=UTC)
 
 
+def session_account(tenant_id: UUID, session_id: UUID) -> Account:
+    return Account(tenant_id, "session", session_id, WHOLE_LIFE)
+
+
 def accounts_of(spender: Spender, month: date) -> tuple[Account, ...]:
     """The accounts of a spender: its tenant's first, then its team's and its session's."""
     tenant_id = spender.tenant_id
@@ -39,7 +43,7 @@ def accounts_of(spender: Spender, month: date) -> tuple[Account, ...]:
     if spender.team_id is not None:
         accounts.append(Account(tenant_id, "team", spender.team_id, month))
     if spender.session_id is not None:
-        accounts.append(Account(tenant_id, "session", spender.session_id, WHOLE_LIFE))
+        accounts.append(session_account(tenant_id, spender.session_id))
     return tuple(accounts)
 
 

@@ -20,7 +20,7 @@ from agentos.kernel.outbox import Outbox
 from agentos.tenancy.ledger.calls import FinishedCall, Spender
 from agentos.tenancy.ledger.holds import Move, lower
 from agentos.tenancy.ledger.periods import Account, columns
-from agentos.tenancy.ledger.pots import Hold, Pot
+from agentos.tenancy.ledger.pots import Pot
 from agentos.tenancy.ledger.rating import rated
 from agentos.tenancy.ledger.spool import Segment
 
@@ -38,8 +38,8 @@ class Entry:
     call_id: UUID
     spender: Spender
     at: datetime
-    # The accounts the call counts against, the tenant's first.
-    holds: tuple[Hold, ...]
+    # Those the call counts against, the tenant's first.
+    accounts: tuple[Account, ...]
     held_micros: int
     held_tokens: int
     reason: str | None = None
@@ -50,7 +50,7 @@ class Entry:
 
     @property
     def period(self) -> date:
-        return self.holds[0].account.period
+        return self.accounts[0].period
 
     @property
     def spent_micros(self) -> int:
@@ -163,7 +163,7 @@ def _row(entry: Entry) -> _Row:
     return row
 
 
-_CALL_COLUMNS = (
+CALL_COLUMNS = (
     ("at", "timestamptz"),
     ("principal_kind", "text"),
     ("principal_id", "text"),
@@ -202,11 +202,11 @@ _WRITE = f"""
         on conflict do nothing returning call_id, kind),
     called as (
         insert into model_calls (tenant_id, id, team_id, session_id, rated_micros,
-            {", ".join(name for name, _ in _CALL_COLUMNS)})
+            {", ".join(name for name, _ in CALL_COLUMNS)})
         select tenant_id, call_id, team_id, session_id, rated_micros,
-            {", ".join(f"c.{name}" for name, _ in _CALL_COLUMNS)}
+            {", ".join(f"c.{name}" for name, _ in CALL_COLUMNS)}
         from given join written using (call_id, kind),
-            json_to_record(call) as c ({", ".join(" ".join(column) for column in _CALL_COLUMNS)})
+            json_to_record(call) as c ({", ".join(" ".join(column) for column in CALL_COLUMNS)})
         -- Not kind = 'settle': Postgres would then expect one row, and compare each with each.
         where call is not null
         on conflict do nothing)
@@ -228,17 +228,17 @@ async def _write(tx: Transaction, entries: Sequence[Entry]) -> Sequence[Entry]:
 async def _move(
     tx: Transaction, owner: UUID, settled: Sequence[Entry], outbox: Outbox, now: datetime
 ) -> None:
-    spent: dict[Hold, list[int]] = defaultdict(lambda: [0, 0])
+    spent: dict[Account, list[int]] = defaultdict(lambda: [0, 0])
     kept: dict[Pot, int] = defaultdict(int)
     for entry in settled:
         micros, tokens = entry.spent_micros, entry.spent_tokens
-        for hold in entry.holds:
-            sums = spent[hold]
+        for account in entry.accounts:
+            sums = spent[account]
             sums[0] += micros
             sums[1] += tokens
         for pot, amount in entry.kept:
             kept[pot] += amount
-    await _spend(tx, _by_account(spent), outbox, now)
+    await _spend(tx, spent, outbox, now)
     moves: dict[Account, Move] = {}
     for pot, amount in kept.items():
         if amount and not pot.hold.lost:
@@ -246,16 +246,6 @@ async def _move(
             moves.setdefault(account, Move(account)).add(pot.unit, amount)
     if moves:
         await lower(tx, owner, moves.values())
-
-
-def _by_account(spent: dict[Hold, list[int]]) -> dict[Account, list[int]]:
-    # Two holds can be of one account: the second was taken after the first was lost.
-    sums: dict[Account, list[int]] = defaultdict(lambda: [0, 0])
-    for hold, (micros, tokens) in spent.items():
-        account = sums[hold.account]
-        account[0] += micros
-        account[1] += tokens
-    return sums
 
 
 async def _spend(
@@ -282,6 +272,13 @@ async def _spend(
         [micros for micros, _ in spent.values()],
         [tokens for _, tokens in spent.values()],
     )
+    await warn(tx, rows, outbox, now)
+
+
+async def warn(
+    tx: Transaction, rows: Sequence[asyncpg.Record], outbox: Outbox, now: datetime
+) -> None:
+    """Says of accounts, locked and given with spent and cap, that their budgets are nearly spent."""
     for row in rows:
         account = Account(*row[:4])
         await tx.execute(
@@ -299,7 +296,7 @@ async def _spend(
         await outbox.announce(tx, account.tenant_id, now, warning)
 
 
-_SUMS = (
+DAY_SUMS = (
     "calls",
     "failed_calls",
     "unpriced_calls",
@@ -313,11 +310,11 @@ _SUMS = (
 )
 _ADD_DAYS = f"""
     insert into usage_days as u
-        (id, tenant_id, day, provider, model, team_id, session_id, {", ".join(_SUMS)})
+        (id, tenant_id, day, provider, model, team_id, session_id, {", ".join(DAY_SUMS)})
     select * from unnest($1::uuid[], $2::uuid[], $3::date[], $4::text[], $5::text[], $6::uuid[],
-        $7::uuid[], {", ".join(f"${number}::bigint[]" for number in range(8, 8 + len(_SUMS)))})
+        $7::uuid[], {", ".join(f"${number}::bigint[]" for number in range(8, 8 + len(DAY_SUMS)))})
     on conflict (tenant_id, day, provider, model, team_id, session_id) do update
-    set {", ".join(f"{name} = u.{name} + excluded.{name}" for name in _SUMS)}"""  # noqa: S608 - the names stand above
+    set {", ".join(f"{name} = u.{name} + excluded.{name}" for name in DAY_SUMS)}"""  # noqa: S608 - the names stand above
 
 
 async def _add_up_days(tx: Transaction, settled: Sequence[Entry]) -> None:
@@ -336,7 +333,7 @@ async def _add_up_days(tx: Transaction, settled: Sequence[Entry]) -> None:
         )
         sums = days.get(key)
         if sums is None:
-            sums = days[key] = [0] * len(_SUMS)
+            sums = days[key] = [0] * len(DAY_SUMS)
         cost = call.cost_micros
         sums[0] += 1
         sums[1] += call.outcome == "failed"

@@ -141,3 +141,22 @@ class Hold:
 
     def leased(self, now: float, wall: float, seconds: float) -> None:
         self.leased_until, self.leased_until_wall = now + seconds, wall + seconds
+
+
+class Uncapped:
+    """An account of a team or session without a budget: nothing of it is held, only spent.
+
+    Believed for a second after it was read, like the caps of a hold; before, and after, nothing is
+    known of it.
+    """
+
+    __slots__ = ("account", "fresh_until", "fresh_until_wall", "used_at")
+
+    def __init__(self, account: Account):
+        self.account = account
+        self.fresh_until = self.fresh_until_wall = 0.0
+        self.used_at = 0.0
+
+    def fresh(self, now: float, wall: float, seconds: float) -> None:
+        """Notes that it was read just now."""
+        self.fresh_until, self.fresh_until_wall = now + seconds, wall + seconds

@@ -161,19 +161,15 @@ class _Recovery:
             call_id=record.call_id,
             spender=record.spender,
             at=record.at,
-            holds=tuple(
-                self._holds.setdefault(account, Hold(account))
-                for account in accounts_of(record.spender, record.period)
-            ),
+            accounts=accounts_of(record.spender, record.period),
             held_micros=record.micros,
             held_tokens=record.tokens,
         )
 
     def _settle(self, record: Reserved, reserve: Entry, settled: Settled) -> Entry:
         entry = _end(reserve, kind="settle", at=settled.at)
-        return replace(
-            entry, call=settled.call, kept=list(_kept(record, reserve.holds, settled.call))
-        )
+        holds = [self._holds.setdefault(account, Hold(account)) for account in entry.accounts]
+        return replace(entry, call=settled.call, kept=list(_kept(record, holds, settled.call)))
 
 
 def _end(
@@ -189,9 +185,7 @@ def _end(
     )
 
 
-def _kept(
-    record: Reserved, holds: tuple[Hold, ...], call: FinishedCall
-) -> Iterator[tuple[Pot, int]]:
+def _kept(record: Reserved, holds: list[Hold], call: FinishedCall) -> Iterator[tuple[Pot, int]]:
     for hold in holds:
         if record.covers & _COVERS[hold.account.scope]:
             yield hold.micros, min(call.cost_micros or 0, record.micros)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Collection
 from itertools import islice
 from uuid import UUID
 
@@ -20,7 +21,7 @@ from agentos.tenancy.ledger.drawer import Drawer, Want
 from agentos.tenancy.ledger.holds import LEASE, Balance, Move
 from agentos.tenancy.ledger.periods import Account
 from agentos.tenancy.ledger.poster import Poster
-from agentos.tenancy.ledger.pots import Hold, Pot, Unit
+from agentos.tenancy.ledger.pots import Hold, Pot, Uncapped, Unit
 from agentos.tenancy.ledger.rounds import Round
 
 log = get_logger(__name__)
@@ -30,7 +31,7 @@ _TICK_SECONDS = 0.4
 # What nobody used for so long goes back at the next tick: about a second in all.
 _IDLE_SECONDS = 0.6
 # A budget that was set, lowered or removed is respected after this at the latest.
-_FRESH_SECONDS = 1.0
+FRESH_SECONDS = 1.0
 _RENEW_SECONDS = 15.0
 # Accounts used within this time have their caps looked at every tick; others are forgotten.
 _ACTIVE_SECONDS = 10.0
@@ -120,7 +121,9 @@ class Teller:
 
     async def _serve(self) -> None:
         await self._be_certain()
-        wants = list(islice(self._drawer.wants(_MOST_OF_A_TENANT), _MOST_IN_A_ROUND))
+        if await self._read_wanted():
+            self._drawer.hand_on_to_all(_MOST_OF_A_TENANT)
+        wants = self._wants()
         low = self._drawer.low_pots()
         if not wants and not low:
             return
@@ -132,6 +135,31 @@ class Teller:
             for want in wants:
                 want.busy = False
         self._drawer.hand_on_to_all()
+
+    def _wants(self) -> list[Want]:
+        return list(islice(self._drawer.wants(_MOST_OF_A_TENANT), _MOST_IN_A_ROUND))
+
+    async def _read_wanted(self) -> bool:
+        """Finds out about the accounts whose budgets some call waits to hear of, if any."""
+        now = time.monotonic()
+        unread = {
+            uncapped
+            for want in self._wants()
+            for uncapped in self._drawer.group(want.spender).uncapped
+            if now >= uncapped.fresh_until
+        }
+        await self._read_budgets(unread)
+        return bool(unread)
+
+    async def _read_budgets(self, unread: Collection[Uncapped]) -> None:
+        if not unread:
+            return
+        now, wall = time.monotonic(), time.time()
+        capped = await rows.read_capped(self._db, sorted(each.account for each in unread))
+        self._drawer.found_capped([each for each in unread if each.account in capped])
+        for each in unread:
+            if each.account not in capped:
+                each.fresh(now, wall, FRESH_SECONDS)
 
     async def _serve_round(self, wants: list[Want], low: list[Pot]) -> None:
         now, wall = time.monotonic(), time.time()
@@ -161,7 +189,7 @@ class Teller:
             hold.known = True
         for hold in current.moves:
             hold.leased(now, wall, LEASE.total_seconds())
-            hold.fresh(now, wall, _FRESH_SECONDS)
+            hold.fresh(now, wall, FRESH_SECONDS)
         current.hand_out()
 
     async def _mark_exhausted(self, tx: Transaction, exhausted: dict[Account, Balance]) -> None:
@@ -195,7 +223,7 @@ class Teller:
                 hold = self._drawer.hold(account)
             for pot in hold.pots:
                 pot.cap = balance.caps[pot.unit]
-            hold.fresh(now, wall, _FRESH_SECONDS)
+            hold.fresh(now, wall, FRESH_SECONDS)
 
     async def _be_certain(self) -> None:
         """Finds out what became of holds whose last change ended without an answer."""
@@ -232,6 +260,7 @@ class Teller:
         if time.monotonic() >= self._next_renewal:
             await self._renew()
         await self._forget_idle()
+        await self._look_for_budgets()
         active = self._active()
         if active:
             now, wall = time.monotonic(), time.time()
@@ -265,6 +294,21 @@ class Teller:
                 await rows.lock_accounts(tx, there)
                 await rows.drop_empty(tx, self._owner, there)
         self._drawer.remove(idle)
+
+    async def _look_for_budgets(self) -> None:
+        """Reads accounts without a budget again while calls use them, and forgets the others."""
+        now = time.monotonic()
+        used, unused = [], []
+        for uncapped in self._drawer.uncapped.values():
+            if uncapped.used_at >= now - _TICK_SECONDS:
+                # Not those read since the last tick: most sessions need nothing more.
+                if uncapped.fresh_until <= now + FRESH_SECONDS - _TICK_SECONDS:
+                    used.append(uncapped)
+            elif now >= uncapped.fresh_until:
+                unused.append(uncapped)
+        if unused:
+            self._drawer.forget_uncapped(unused)
+        await self._read_budgets(used)
 
     def _look(self, balances: dict[Account, Balance], now: float) -> dict[Hold, Move]:
         """Takes what others may have out of holds, and has those filled that get low."""

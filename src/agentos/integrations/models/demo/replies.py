@@ -17,6 +17,7 @@ from agentos.integrations.models.demo.arithmetic import work_out
 from agentos.integrations.models.demo.drafts import Call, Draft, Say
 from agentos.integrations.models.demo.json_text import is_json
 from agentos.integrations.models.demo.script import bare_name, minimal_arguments, result_text
+from agentos.integrations.models.demo.workshop import work
 
 INTRODUCTION = (
     "(I am the demo model that comes with AgentOS: I work offline and by simple rules, I am not "
@@ -48,17 +49,28 @@ def reply(conversation: Conversation) -> Draft:
     asked = _asked(conversation)
     if tool := _forced(conversation, asked):
         return [Call(tool.name, _arguments(tool, asked))]
+    allowed = _allowed(conversation)
+    named = _named(allowed, asked)
+    if named is None and (draft := _work(conversation, asked, allowed)) is not None:
+        return draft
     results = _new_results(conversation)
     if results:
         return [Say.words(_summary(conversation, results))]
-    if tool := _named(_allowed(conversation), asked):
-        return [Call(tool.name, _arguments(tool, asked))]
+    if named:
+        return [Call(named.name, _arguments(named, asked))]
     if repeated := _REPEAT.match(asked):
         return [Say.words(repeated[1].strip().strip('"“”'))]
     text = _answer(conversation, asked)
     if not any(message.role == "assistant" for message in conversation.messages):
         text += f"\n\n{INTRODUCTION}"
     return [Say.words(text)]
+
+
+def _work(conversation: Conversation, asked: str, allowed: Sequence[Tool]) -> Draft | None:
+    messages = conversation.messages
+    said = [n for n, message in enumerate(messages) if message.role == "user" and _words(message)]
+    done = messages[said[-1] + 1 :] if said else messages
+    return work(asked, done, allowed, one_by_one=conversation.parallel_tools is False)
 
 
 def _answer(conversation: Conversation, asked: str) -> str:

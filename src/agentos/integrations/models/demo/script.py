@@ -62,9 +62,9 @@ def _find(conversation: Conversation) -> tuple[str, int] | None:
     for position in range(len(conversation.messages) - 1, -1, -1):
         message = conversation.messages[position]
         if message.role == "user" and (script := _block(_text(message))) is not None:
-            return script, _turns(conversation.messages[position + 1 :])
+            return script, answers_given(conversation.messages[position + 1 :])
     script = _block(conversation.system)
-    return None if script is None else (script, _turns(conversation.messages))
+    return None if script is None else (script, answers_given(conversation.messages))
 
 
 def _block(text: str) -> str | None:
@@ -76,7 +76,7 @@ def _text(message: Message) -> str:
     return "\n".join(part.text for part in message.parts if isinstance(part, Text))
 
 
-def _turns(messages: Sequence[Message]) -> int:
+def answers_given(messages: Sequence[Message]) -> int:
     """How often the assistant has spoken; some wires cut one answer into several messages."""
     roles = [message.role for message in messages]
     return sum(

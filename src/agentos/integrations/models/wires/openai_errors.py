@@ -12,6 +12,7 @@ from agentos.integrations.models.wires.decoding import UNREADABLE
 
 _CODES = {
     "context_length_exceeded": ErrorClass.CONTEXT_LENGTH,
+    "context_length": ErrorClass.CONTEXT_LENGTH,  # the built-in model
     "string_above_max_length": ErrorClass.INVALID,
     "exceed_context_size_error": ErrorClass.CONTEXT_LENGTH,  # llama.cpp
     "rate_limit_exceeded": ErrorClass.RATE_LIMIT,

@@ -1,4 +1,4 @@
-"""What model calls need, assembled once a gateway."""
+"""What model calls need, assembled once a process."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from agentos.gateway.parts import Parts
 from agentos.integrations.models.demo_upstream import DemoUpstream
 from agentos.integrations.models.directory import Directory
 from agentos.integrations.models.listing import Listing
 from agentos.integrations.models.prices import Catalogue
 from agentos.integrations.models.router import ModelRouter, RouterSettings
 from agentos.integrations.models.upstreams import open_upstream
+from agentos.kernel.clock import Clock
+from agentos.kernel.database import Database
 from agentos.kernel.outbox import Outbox
+from agentos.kernel.settings import Settings
 from agentos.tenancy.ledger.escrow import Escrow
 from agentos.tenancy.ledger.meters import ApiCallMeter
 from agentos.tenancy.rate_limits import RateLimiter
@@ -28,15 +30,16 @@ class ModelParts:
     meter: ApiCallMeter
 
     @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
-        """Keeps the books while the block lasts."""
+    async def running(self, *, warm: bool = True) -> AsyncIterator[None]:
+        """Keeps the books while the block lasts.
+
+        Prices take half a second to load: `warm` has it done before the first call needs them.
+        """
         router = self.router
         async with router.escrow.running():
-            # Prices take half a second to load: not before the first call needs them.
-            tasks = [
-                asyncio.create_task(self.meter.run()),
-                asyncio.create_task(router.catalogue.load()),
-            ]
+            tasks = [asyncio.create_task(self.meter.run())]
+            if warm:
+                tasks.append(asyncio.create_task(router.catalogue.load()))
             try:
                 yield
             finally:
@@ -46,28 +49,30 @@ class ModelParts:
                 await router.upstream.close()
 
 
-def model_parts(parts: Parts, vault: Vault, outbox: Outbox, limiter: RateLimiter) -> ModelParts:
-    settings = parts.settings
-    directory = Directory(parts.db, vault)
+def model_parts(
+    settings: Settings,
+    clock: Clock,
+    *,
+    db: Database,
+    platform_db: Database,
+    vault: Vault,
+    outbox: Outbox,
+    limiter: RateLimiter,
+) -> ModelParts:
+    directory = Directory(db, vault)
     catalogue = Catalogue()
     upstream = DemoUpstream(open_upstream(settings.model_hosts))
     router = ModelRouter(
         directory=directory,
         catalogue=catalogue,
         escrow=Escrow(
-            parts.platform_db,
-            outbox,
-            parts.clock,
-            settings.ledger_dir,
-            settings.model_queue_seconds,
+            platform_db, outbox, clock, settings.ledger_dir, settings.model_queue_seconds
         ),
         upstream=upstream,
         limiter=limiter,
-        clock=parts.clock,
+        clock=clock,
         settings=RouterSettings(settings.model_timeout_seconds, settings.model_queue_seconds),
     )
     return ModelParts(
-        router,
-        Listing(upstream, directory, catalogue),
-        ApiCallMeter(parts.platform_db, parts.clock),
+        router, Listing(upstream, directory, catalogue), ApiCallMeter(platform_db, clock)
     )

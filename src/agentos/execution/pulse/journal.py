@@ -1,0 +1,418 @@
+"""The journal: what happened in a session, append-only, and the one way a worker writes to it.
+
+Every write goes through `commit`, which moves the session, appends its steps and announces its
+events in one statement, guarded by the fence of whoever owns the session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import asyncpg
+import msgspec
+
+from agentos.contracts.events import Event, SessionStepUncertain
+from agentos.execution.pulse.schemas import StepKind, StepStatus, WaitingFor
+from agentos.execution.pulse.states import ENDED, State, check_transition
+from agentos.kernel.database import Transaction
+from agentos.kernel.errors import Conflict
+from agentos.kernel.ids import TenantId, uuid7
+
+_RAW = msgspec.json.Decoder()
+_UNCERTAIN = (
+    "This call was interrupted before it could tell whether it happened. It was not made again. "
+    "Find out what came of it before you repeat it."
+)
+
+
+class Fenced(Conflict):
+    """Another worker owns this session now, or it was ended."""
+
+    code = "fenced"
+
+
+class Moved(Conflict):
+    """Somebody else has added a step to the session."""
+
+    code = "session_moved"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step. `input` and `output` are plain JSON values."""
+
+    kind: StepKind
+    name: str
+    at: datetime
+    status: StepStatus = "done"
+    key: str | None = None
+    input: Any = None
+    output: Any = None
+    input_object: UUID | None = None
+    output_object: UUID | None = None
+    snapshot_id: UUID | None = None
+    call_id: UUID | None = None
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost_micros: int | None = None
+    duration_ms: int = 0
+    # Given when it is committed.
+    seq: int = 0
+    parent: int = 0
+    # What conversation.py has read out of it, which is not done twice.
+    read: Any = field(default=None, compare=False, repr=False)
+
+
+@dataclass(slots=True)
+class Session:
+    """A session as its worker knows it: what the row says that only its owner changes."""
+
+    tenant_id: TenantId
+    id: UUID
+    state: State
+    config: dict[str, Any]
+    team_id: UUID | None
+    workspace_id: UUID
+    principal_kind: str
+    principal_id: str
+    fence: int
+    seq: int
+    snapshot_id: UUID | None
+    doing: dict[str, Any] | None
+    allowed_tools: list[str]
+    turns: int
+    ran_ms: int
+    parent_id: UUID | None
+    forked_from: UUID | None
+    chain_id: UUID | None
+    pause_requested: bool
+    waiting_for: WaitingFor | None
+    created_at: datetime
+
+
+# What `Session` is read from.
+COLUMNS = """s.tenant_id, s.id, s.state, s.config, s.team_id, s.workspace_id, s.principal_kind,
+    s.principal_id, s.fence, s.seq, s.snapshot_id, s.doing, s.allowed_tools, s.turns, s.ran_ms,
+    s.parent_id, s.forked_from, s.chain_id, s.pause_requested, s.waiting_for, s.created_at"""
+
+
+def session_of(row: asyncpg.Record) -> Session:
+    session = Session(**{name: row[name] for name in Session.__slots__})
+    session.state = State(session.state)
+    return session
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What one commit does to a session. None leaves a thing as it is."""
+
+    steps: Sequence[Step] = ()
+    events: Sequence[Event] = ()
+    state: State | None = None
+    snapshot_id: UUID | None = None
+    # With a rollback: the files it goes back to, which may be none at all.
+    back_to: UUID | None = None
+    doing: dict[str, Any] | None = None
+    turns: int = 0
+    # It gives up its worker: it ends, waits or goes back to the queue.
+    release: bool = False
+    requeue: bool = False
+    waiting_for: WaitingFor | None = None
+    wake_at: datetime | None = None
+    result: Any = None
+    error: str | None = None
+    error_code: str | None = None
+
+    def files_after(self, files: UUID | None) -> UUID | None:
+        """The snapshot that the workspace is, once this is done to a session that had `files`."""
+        if any(step.kind == "rollback" for step in self.steps):
+            return self.back_to
+        return self.snapshot_id or files
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    steps: list[Step]
+    pause_requested: bool
+    # Milliseconds that its worker was at it, if this released it.
+    ran_ms: int
+    before_ms: int = field(default=0)
+
+
+async def commit(tx: Transaction, session: Session, change: Change, now: datetime) -> Committed:
+    """Applies a change as the session's owner; the session is as new only once `tx` has committed.
+
+    Raises Fenced if it is not ours any more, Moved if it has steps that we have not seen.
+    """
+    steps = numbered(change.steps, session.seq)
+    state = change.state or session.state
+    if state != session.state:
+        check_path(session.state, change)
+    row = await tx.row(
+        _COMMIT,
+        session.tenant_id,
+        session.id,
+        session.fence,
+        session.seq,
+        state,
+        session.seq + len(steps),
+        change.files_after(session.snapshot_id),
+        change.doing,
+        session.turns + change.turns,
+        change.release,
+        change.requeue,
+        change.waiting_for,
+        change.wake_at,
+        storable(change.result),
+        storable(change.error),
+        change.error_code,
+        now,
+        now if state in ENDED else None,
+        *step_columns(steps),
+        *event_columns(change.events),
+    )
+    if row is None:
+        raise await _why_not(tx, session)
+    return Committed(steps, row["pause_requested"], row["ran_ms"], session.ran_ms)
+
+
+def applied(session: Session, change: Change, committed: Committed) -> None:
+    """Brings the worker's copy up to what was committed."""
+    session.seq += len(committed.steps)
+    session.state = change.state or session.state
+    session.snapshot_id = change.files_after(session.snapshot_id)
+    session.doing = change.doing
+    session.turns += change.turns
+    session.ran_ms = committed.ran_ms
+    session.pause_requested = committed.pause_requested
+
+
+def check_path(before: State, change: Change) -> None:
+    """Every state change is a step of its own; each has to be a legal transition."""
+    for step in change.steps:
+        if step.kind == "state":
+            after = State(step.name)
+            check_transition(before, after)
+            before = after
+    assert before == change.state, "a change of state is in the journal"
+
+
+def state_step(before: State, after: State, at: datetime, reason: str | None = None) -> Step:
+    return Step(kind="state", name=after, at=at, input={"from": before}, output={"reason": reason})
+
+
+def doing(key: str, tool: str, call_id: str, arguments: Any) -> dict[str, Any]:
+    """The mark of a call with effects outside, to be made before the call is."""
+    return storable({"key": key, "tool": tool, "call_id": call_id, "arguments": arguments})  # type: ignore[no-any-return]  # it is a dict as before
+
+
+def cut_off(session_id: UUID, mark: dict[str, Any] | None, at: datetime) -> Change:
+    """The step and the event that tell of a call which may have happened; nothing if there is none."""
+    if mark is None:
+        return Change()
+    step = Step(
+        kind="tool",
+        name=mark["tool"],
+        at=at,
+        status="uncertain",
+        key=mark["key"],
+        input={"call_id": mark["call_id"], "arguments": mark["arguments"]},
+        output={"text": _UNCERTAIN, "failed": True},
+    )
+    told = SessionStepUncertain(session_id=session_id, step=mark["tool"], key=mark["key"])
+    return Change(steps=[step], events=[told])
+
+
+def numbered(steps: Sequence[Step], last: int) -> list[Step]:
+    """Steps with their numbers, each after the one before, but for rollbacks, which say."""
+    return [
+        replace(
+            step,
+            seq=last + n,
+            parent=step.parent if step.kind == "rollback" else last + n - 1,
+        )
+        for n, step in enumerate(steps, 1)
+    ]
+
+
+def encoded(value: Any) -> str | None:
+    """JSON text for a value. What no text can hold is replaced, never refused."""
+    if value is None:
+        return None
+    try:
+        return msgspec.json.encode(value).decode()
+    except UnicodeEncodeError:
+        return msgspec.json.encode(storable(value)).decode()
+
+
+def decoded(text: str | None) -> Any:
+    return None if text is None else _RAW.decode(text)
+
+
+def step_columns(steps: Sequence[Step]) -> tuple[list[Any], ...]:
+    """Steps as the arrays that `unnest` takes."""
+    return (
+        [s.seq for s in steps],
+        [s.parent for s in steps],
+        [s.kind for s in steps],
+        [s.name for s in steps],
+        [s.status for s in steps],
+        [s.key for s in steps],
+        [encoded(s.input) for s in steps],
+        [encoded(s.output) for s in steps],
+        [s.input_object for s in steps],
+        [s.output_object for s in steps],
+        [s.snapshot_id for s in steps],
+        [s.call_id for s in steps],
+        [s.input_tokens for s in steps],
+        [s.output_tokens for s in steps],
+        [s.cost_micros for s in steps],
+        [s.duration_ms for s in steps],
+        [s.at for s in steps],
+    )
+
+
+def event_columns(events: Sequence[Event]) -> tuple[list[Any], ...]:
+    return (
+        [uuid7() for _ in events],
+        [event.type for event in events],
+        [storable(msgspec.to_builtins(event)) for event in events],
+    )
+
+
+def storable(value: Any) -> Any:
+    """The same, without what PostgreSQL's text cannot hold: zero bytes and lone surrogates."""
+    if isinstance(value, str):
+        if value.isascii() and "\0" not in value:
+            return value
+        return value.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
+    if isinstance(value, dict):
+        return {storable(key): storable(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [storable(item) for item in value]
+    return value
+
+
+_STORED = tuple(name for name in Step.__slots__ if name != "read")
+STEP_COLUMNS = """seq, parent, kind, name, status, key, input, output, input_object, output_object,
+    snapshot_id, call_id, input_tokens, output_tokens, cost_micros, duration_ms, at"""
+
+
+def unnest_steps(first: int) -> str:
+    """`unnest` over the arrays of `step_columns`, whose first is parameter number `first`."""
+    types = [
+        "integer",
+        "integer",
+        "text",
+        "text",
+        "text",
+        "text",
+        "json",
+        "json",
+        "uuid",
+        "uuid",
+        "uuid",
+        "uuid",
+        "bigint",
+        "bigint",
+        "bigint",
+        "integer",
+        "timestamptz",
+    ]
+    arrays = ", ".join(f"${first + n}::{kind}[]" for n, kind in enumerate(types))
+    return f"unnest({arrays}) as n ({STEP_COLUMNS})"
+
+
+def unnest_events(first: int) -> str:
+    return f"unnest(${first}::uuid[], ${first + 1}::text[], ${first + 2}::jsonb[]) as e (id, type, data)"
+
+
+# The order of parameters is that of `commit`. Time spent is counted by the database's clock, which
+# all workers share.
+_COMMIT = f"""
+with s as (
+    update sessions set
+        state = $5, seq = $6, snapshot_id = $7, doing = $8, turns = $9, losses = 0,
+        owner = case when $10 then null else owner end,
+        running_since = case when $10 then null else running_since end,
+        ran_ms = case when $10 then ran_ms + greatest(0,
+            (extract(epoch from clock_timestamp() - running_since) * 1000)::bigint) else ran_ms end,
+        queued_at = case when $11 then clock_timestamp() else null end,
+        waiting_for = $12, wake_at = $13,
+        result = coalesce($14, result), error = $15, error_code = $16,
+        updated_at = $17, finished_at = $18
+    where tenant_id = $1 and id = $2 and fence = $3 and seq = $4 and owner is not null
+    returning pause_requested, ran_ms
+), j as (
+    insert into steps (tenant_id, session_id, fence, {STEP_COLUMNS})
+    select $1, $2, $3, n.* from s cross join {unnest_steps(19)}
+    returning seq, kind, name, output, snapshot_id, at
+), c as (
+    insert into checkpoints (tenant_id, id, session_id, seq, name, snapshot_id, created_at)
+    select $1, (output ->> 'checkpoint_id')::uuid, $2, seq, name, snapshot_id, at
+    from j where kind = 'checkpoint'
+), o as (
+    insert into outbox (tenant_id, id, type, data, at)
+    select $1, e.id, e.type, e.data, $17 from s cross join {unnest_events(36)}
+)
+select pause_requested, ran_ms from s
+"""  # noqa: S608 - only column lists written in this file are interpolated
+
+
+async def _why_not(tx: Transaction, session: Session) -> Conflict:
+    row = await tx.row(
+        "select fence, owner, seq from sessions where tenant_id = $1 and id = $2",
+        session.tenant_id,
+        session.id,
+    )
+    if row is None or row["fence"] != session.fence or row["owner"] is None:
+        return Fenced()
+    return Moved()
+
+
+async def read_path(tx: Transaction, session_id: UUID, tip: int) -> list[Step]:
+    """The steps in force at `tip`, first to last."""
+    rows = await tx.fetch(_PATH, session_id, tip)
+    return [step_of(row) for row in rows]
+
+
+async def read_after(tx: Transaction, session_id: UUID, seq: int) -> list[Step]:
+    """All steps after `seq`, whether in force or not."""
+    rows = await tx.fetch(
+        f"""select {STEP_COLUMNS} from steps
+            where tenant_id = (select app_tenant()) and session_id = $1 and seq > $2 order by seq""",  # noqa: S608 - the names stand above
+        session_id,
+        seq,
+    )
+    return [step_of(row) for row in rows]
+
+
+def step_of(row: asyncpg.Record) -> Step:
+    values = {name: row[name] for name in _STORED}
+    values["input"], values["output"] = decoded(values["input"]), decoded(values["output"])
+    return Step(**values)
+
+
+# Rollbacks are few: between two of them a path is a range. So the ranges are found first.
+_PATH = f"""
+with recursive ranges(low, high) as (
+    select coalesce(r.seq, 1), $2::integer
+    from (select max(seq) as seq from steps
+          where tenant_id = (select app_tenant()) and session_id = $1 and kind = 'rollback'
+            and seq <= $2) r
+    union all
+    select coalesce(b.seq, 1), a.parent
+    from ranges join steps a on a.tenant_id = (select app_tenant()) and a.session_id = $1
+        and a.seq = ranges.low and a.kind = 'rollback'
+    cross join lateral (select max(seq) as seq from steps
+          where tenant_id = (select app_tenant()) and session_id = $1 and kind = 'rollback'
+            and seq <= a.parent) b
+)
+select {STEP_COLUMNS} from ranges join steps
+    on tenant_id = (select app_tenant()) and session_id = $1 and seq between low and high
+order by seq
+"""  # noqa: S608 - only column lists written in this file are interpolated

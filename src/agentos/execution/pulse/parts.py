@@ -1,0 +1,79 @@
+"""What Pulse is assembled from."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+from agentos.execution.pulse.payloads import Payloads
+from agentos.integrations.models.router import ModelRouter
+from agentos.integrations.sandboxes.base import Sandbox
+from agentos.integrations.sandboxes.choosing import choose_sandbox
+from agentos.integrations.workspaces.workspaces import Workspaces
+from agentos.kernel.bus import Bus
+from agentos.kernel.clock import Clock
+from agentos.kernel.database import Database
+from agentos.kernel.objects import ObjectStore
+from agentos.kernel.outbox import Outbox
+from agentos.kernel.settings import Settings
+from agentos.tenancy.vault.service import Vault
+
+# Hints, not orders: whoever hears one looks into the database.
+WAKE_SUBJECT = "platform.pulse.wake"
+SIGNAL_SUBJECT = "platform.pulse.signal"
+
+
+@dataclass(frozen=True)
+class PulseParts:
+    settings: Settings
+    db: Database
+    platform_db: Database
+    bus: Bus
+    outbox: Outbox
+    clock: Clock
+    router: ModelRouter
+    workspaces: Workspaces
+    sandbox: Sandbox
+    vault: Vault
+    payloads: Payloads
+    # Wakes the workers: there is something in the queue.
+    wake: Callable[[], Awaitable[None]] = field(repr=False)
+
+
+async def pulse_parts(
+    settings: Settings,
+    clock: Clock,
+    *,
+    db: Database,
+    platform_db: Database,
+    bus: Bus,
+    objects: ObjectStore,
+    vault: Vault,
+    outbox: Outbox,
+    router: ModelRouter,
+) -> PulseParts:
+    async def wake() -> None:
+        if bus.is_connected:
+            await bus.publish(WAKE_SUBJECT, b"")
+
+    return PulseParts(
+        settings=settings,
+        db=db,
+        platform_db=platform_db,
+        bus=bus,
+        outbox=outbox,
+        clock=clock,
+        router=router,
+        workspaces=Workspaces(
+            db,
+            objects,
+            clock,
+            settings.workspaces_dir,
+            max_bytes=settings.workspace_bytes,
+            max_files=settings.workspace_files,
+        ),
+        sandbox=await choose_sandbox(settings.sandbox),
+        vault=vault,
+        payloads=Payloads(db, objects),
+        wake=wake,
+    )
