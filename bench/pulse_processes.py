@@ -37,9 +37,14 @@ def command(
 def commands(
     many: Sequence[Sequence[str]], env: Mapping[str, str], *, out: Path, log: Path
 ) -> Iterator[list[int]]:
-    """The process ids of several at once."""
+    """The process ids of several at once, which are also told to stop at once."""
     with ExitStack() as stack:
-        yield [stack.enter_context(command(argv, env, out=out, log=log)).pid for argv in many]
+        children = [stack.enter_context(command(argv, env, out=out, log=log)) for argv in many]
+        try:
+            yield [child.pid for child in children]
+        finally:
+            for child in children:
+                child.terminate()
 
 
 AGENTOS_WORKER = (sys.executable, "-m", "agentos.cli.main", "worker")

@@ -85,7 +85,7 @@ async def _idle(queues: Queue, hints: Hints) -> list[float]:
         seconds = []
         for n in range(WARM_UP + IDLE_STARTS):
             seconds.append(await _start(queues, hints, tenants[n % len(tenants)]))
-            await queues.until(queues.finished, n + 1)
+            await queues.until(queues.completed, n + 1)
             await asyncio.sleep(PAUSE_SECONDS)
     await queues.require_success()
     return seconds[WARM_UP:]

@@ -34,7 +34,7 @@ async def _run() -> None:
             await asyncio.sleep(SETTLE_SECONDS)
             figure("memory before any session", f"{_memory(worker.pid):.0f} MB RSS")
             await queues.fill(tenants, SESSIONS)
-            await queues.until(queues.finished, SESSIONS, seconds=150)
+            await queues.until(queues.completed, SESSIONS, seconds=150)
             await queues.require_success()
             await asyncio.sleep(SETTLE_SECONDS)
             memory = _memory(worker.pid)

@@ -62,7 +62,8 @@ def _help(*command: str) -> str:
 
 
 def test_settings_exist() -> None:
-    known = {"AGENTOS_URL", "AGENTOS_API_KEY", "AGENTOS_DEBUG"}  # the client's own
+    # The client's own, and what tools that a session runs are given.
+    known = {"AGENTOS_URL", "AGENTOS_API_KEY", "AGENTOS_DEBUG", "AGENTOS_IDEMPOTENCY_KEY"}
     for field in Settings.model_fields.values():
         known.update(map(str, getattr(field.validation_alias, "choices", [])))
     for document in DOCUMENTS:

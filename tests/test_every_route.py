@@ -334,8 +334,10 @@ def told(answer: httpx.Response, name: str) -> tuple[Any, ...]:
 
 
 @asynccontextmanager
-async def untouched(superuser: asyncpg.Connection[Any], tenant_id: UUID) -> AsyncIterator[None]:
-    """Fails if the block changed anything of this tenant."""
+async def untouched(
+    superuser: asyncpg.Connection[Any], tenant_id: UUID, *but: str
+) -> AsyncIterator[None]:
+    """Fails if the block changed anything of this tenant, but for these tables."""
     tables = [
         row["table_name"]
         for row in await superuser.fetch(
@@ -343,7 +345,7 @@ async def untouched(superuser: asyncpg.Connection[Any], tenant_id: UUID) -> Asyn
             "where table_schema = 'public' and column_name = 'tenant_id'"
         )
         # The meter writes the neighbour's own requests down a second later.
-        if row["table_name"] not in {*GLOBAL_TABLES, "meters"}
+        if row["table_name"] not in {*GLOBAL_TABLES, "meters", *but}
     ]
 
     async def contents() -> dict[str, Any]:
@@ -404,20 +406,119 @@ async def test_the_neighbours_own_things_are_there(gateway: Gateway) -> None:
                 neighbour = replace(neighbour, person=await gateway.tenant())
 
 
+# Which credential does what -------------------------------------------------------------------
+
+# What sessions and their tools are used with.
+PULSE = ("/api/sessions", "/api/checkpoints", "/api/approvals", "/api/chains", "/api/tools")
+
+
+def needed(operation: Operation) -> frozenset[Scope]:
+    """The scopes that an operation of Pulse takes, no more and no fewer."""
+    reads = operation.method == "GET"
+    if operation.path.startswith("/api/tools"):
+        return frozenset({Scope.TOOLS_READ if reads else Scope.TOOLS_WRITE})
+    if operation.name.endswith("/fork"):
+        return frozenset({Scope.SESSIONS_READ, Scope.SESSIONS_WRITE})
+    if operation.path.startswith("/api/approvals") and not reads:
+        return frozenset({Scope.APPROVALS_WRITE})
+    return frozenset({Scope.SESSIONS_READ if reads else Scope.SESSIONS_WRITE})
+
+
+async def test_operations_of_sessions_take_their_scopes_and_no_others(
+    gateway: Gateway, superuser: asyncpg.Connection[Any]
+) -> None:
+    neighbour = Neighbour(await gateway.tenant(), gateway)
+    tenant_id = neighbour.person.tenant_id
+    with_scopes: dict[frozenset[Scope], httpx.AsyncClient] = {}
+    for operation in (op for op in PROTECTED if op.path.startswith(PULSE)):
+        path = None
+        if operation.path_parameters:
+            path = operation.path_of(await THINGS[operation.path][0](neighbour))
+        scopes = needed(operation)
+        for held in [*(frozenset(Scope) - {scope} for scope in scopes), scopes]:
+            if held not in with_scopes:
+                key = await gateway.api_key(tenant_id, held)
+                with_scopes[held] = await gateway.client(key)
+        for scope in scopes:
+            # A key's last use is written down beside the request.
+            async with untouched(superuser, tenant_id, "api_keys"):
+                client = with_scopes[frozenset(Scope) - {scope}]
+                answer = await operation.send(client, path=path)
+            assert answer.status_code == 403, (operation.name, scope, answer.text)
+        answer = await operation.send(with_scopes[scopes], path=path)
+        assert answer.is_success, (operation.name, answer.text)
+
+
+async def test_a_foreign_id_in_a_filter_or_a_body_finds_nothing(gateway: Gateway) -> None:
+    owner, neighbour = await gateway.tenant(), Neighbour(await gateway.tenant(), gateway)
+    approval, chain = await neighbour.approval(), await neighbour.chain()
+    about = (await neighbour.person.client.get(f"/api/approvals/{approval}")).json()
+    for path, query in (
+        ("/api/sessions", {"parent_id": about["session_id"]}),
+        ("/api/sessions", {"chain_id": chain}),
+        ("/api/approvals", {"session_id": about["session_id"], "state": "all"}),
+    ):
+        answer = await owner.client.get(path, params=query)
+        assert (answer.status_code, answer.json()["items"]) == (200, []), path
+    own = await Neighbour(owner, gateway).ended_session()
+    foreign = [await neighbour.checkpoint(), str(uuid7())]
+    answers = [
+        await owner.client.post(f"/api/sessions/{own}/rollback", json={"checkpoint_id": each})
+        for each in foreign
+    ]
+    assert [answer.status_code for answer in answers] == [404, 404]
+    assert told(answers[0], foreign[0]) == told(answers[1], foreign[1])
+
+
 # What an error tells -------------------------------------------------------------------------
 
 CANARY = "c4n4ry-7f3d9b"
 # Parameters that an error quotes, because a list of names needs to say which one is meant.
 QUOTED = {"types"}
+# Fields that an error quotes the beginning of: it says which expression of many is wrong.
+QUOTED_BODY = {("POST /api/chains", "output"), ("POST /api/chains/check", "output")}
 
 
-def _spoilt(body: Any, schema: dict[str, Any]) -> Iterator[Any]:
+def _spoilt(operation: Operation) -> Iterator[Any]:
     """Bodies that are wrong in one place, with the canary in it."""
     yield CANARY
     yield [CANARY]
-    for key in schema.get("properties", {}):
-        for value in ({"x": CANARY}, [CANARY, {"x": CANARY}], CANARY * 100, f"{CANARY}\x00"):
-            yield copy.deepcopy(body) | {key: value}
+    assert operation.schema is not None
+    for key in operation.schema.get("properties", {}):
+        if (operation.name, key) not in QUOTED_BODY:
+            for value in ({"x": CANARY}, [CANARY, {"x": CANARY}], CANARY * 100, f"{CANARY}\x00"):
+                yield copy.deepcopy(operation.body) | {key: value}
+
+
+def _holding(schema: dict[str, Any], text: str) -> Iterator[Any]:
+    """Values as the schema wants them, but for this text in the place of one of their texts."""
+    schema = _resolved(schema)
+    for choice in schema.get("anyOf", schema.get("oneOf", [])):
+        yield from _holding(choice, text)
+    kind = schema.get("type")
+    if kind == "object":
+        yield from _holding_object(schema, text)
+    elif kind == "array":
+        yield from ([held] for held in _holding(schema["items"], text))
+    elif kind == "string" and not {"const", "enum", "format"} & set(schema):
+        yield text
+    elif kind is None and not {"anyOf", "oneOf", "const", "enum"} & set(schema):
+        yield from (text, [text], {text: text})
+
+
+def _holding_object(schema: dict[str, Any], text: str) -> Iterator[Any]:
+    properties = schema.get("properties", {})
+    least = {key: _example(properties[key]) for key in schema.get("required", [])}
+    for key, inner in properties.items():
+        yield from (least | {key: held} for held in _holding(inner, text))
+        if "discriminator" in inner.get("items", {}):
+            yield least | {key: [{"kind": text}]}
+    free = schema.get("additionalProperties", False)
+    for inner in [*schema.get("patternProperties", {}).values(), *([free] if free else [])]:
+        inside = {} if inner is True else inner
+        for held in _holding(inside, text):
+            yield {"example": held}
+            yield {text: held}
 
 
 async def test_an_error_never_repeats_what_was_sent(gateway: Gateway) -> None:
@@ -438,14 +539,74 @@ async def test_an_error_never_repeats_what_was_sent(gateway: Gateway) -> None:
             path = operation.path.format(**dict.fromkeys(operation.path_parameters, f"{CANARY}!"))
             sent.append(operation.send(admin.client, path=path))
         if operation.schema is not None:
-            bodies = _spoilt(operation.body, operation.schema)
-            sent += [operation.send(admin.client, body=body) for body in bodies]
+            sent += [operation.send(admin.client, body=body) for body in _spoilt(operation)]
         for answer in await asyncio.gather(*sent):
             if answer.is_error:
                 refused += 1
                 shown = answer.text + repr(answer.headers)
                 assert CANARY not in shown, (operation.name, answer.text)
     assert refused > 200
+
+
+def _deep(operation: Operation, text: str) -> Iterator[bytes]:
+    """Bodies with this text in every place where one can be, in turn."""
+    if operation.schema is not None:
+        for body in _holding(operation.schema, text):
+            # In ASCII, because half of a surrogate pair has no other form.
+            yield json.dumps(operation.body | body).encode()
+
+
+async def _send_bodies(
+    operation: Operation, neighbour: Neighbour, bodies: Iterator[bytes]
+) -> list[httpx.Response]:
+    path = operation.path
+    if operation.path_parameters:
+        path = operation.path_of(await THINGS[path][0](neighbour))
+    client, json_type = neighbour.person.client, {"Content-Type": "application/json"}
+    turns = asyncio.Semaphore(6)
+
+    async def send(body: bytes) -> httpx.Response:
+        async with turns:
+            return await client.request(operation.method, path, content=body, headers=json_type)
+
+    return await asyncio.gather(*(send(body) for body in bodies))
+
+
+async def test_what_is_wrong_deep_inside_is_quoted_shortly_if_at_all(gateway: Gateway) -> None:
+    """A name that does not exist may be quoted; what has not the right shape never is."""
+    neighbour = Neighbour(await gateway.tenant(), gateway)
+    refused = 0
+    for operation in (op for op in PROTECTED if op.path.startswith(PULSE)):
+        for text in (CANARY, CANARY * 300):
+            for answer in await _send_bodies(operation, neighbour, _deep(operation, text)):
+                if answer.is_error:
+                    refused += 1
+                    assert_is_problem(operation.name, answer)
+                    assert len(answer.text) < 2_000, (operation.name, answer.text)
+                    quotable = answer.json()["code"] != "invalid"
+                    assert quotable or CANARY not in answer.text, (operation.name, answer.text)
+    assert refused > 100
+
+
+UNSTORABLE = {"NUL": "a\0b", "NUL at the end": "ab\0", "half of a pair": "\ud83d"}
+ODD = "\U0001f9ff \u202e\u2028 e\u0301 \uffff \ufeff"
+
+
+async def test_text_that_cannot_be_stored_is_refused_in_every_field(gateway: Gateway) -> None:
+    neighbour = Neighbour(await gateway.tenant(), gateway)
+    for operation in (op for op in PROTECTED if op.path.startswith(PULSE)):
+        for kind, text in UNSTORABLE.items():
+            for answer in await _send_bodies(operation, neighbour, _deep(operation, text)):
+                told_by = (operation.name, kind, answer.request.content[:500], answer.text)
+                assert answer.status_code in (400, 404, 409, 422), told_by
+                assert_is_problem(operation.name, answer)
+
+
+async def test_unusual_text_makes_nothing_fail(gateway: Gateway) -> None:
+    neighbour = Neighbour(await gateway.tenant(), gateway)
+    for operation in (op for op in PROTECTED if op.path.startswith(PULSE)):
+        for answer in await _send_bodies(operation, neighbour, _deep(operation, ODD)):
+            assert answer.status_code < 500, (operation.name, answer.text)
 
 
 async def test_an_unknown_field_is_named_but_not_if_it_is_a_secret(gateway: Gateway) -> None:

@@ -46,6 +46,7 @@ DEFINER_FUNCTIONS = {
 GRANTS = {
     RUNTIME_ROLE: {
         "accounts": "insert select update",
+        "alembic_version": "select",
         "api_keys": "insert select update",
         "approvals": "insert select update",
         "audit_log": "insert select",
@@ -91,6 +92,7 @@ GRANTS = {
     },
     PLATFORM_ROLE: {
         "accounts": "insert select update",
+        "alembic_version": "select",
         "api_keys": "insert select",
         "approvals": "delete select update",
         "audit_log": "insert select",

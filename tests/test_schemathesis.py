@@ -7,6 +7,7 @@ import contextlib
 import itertools
 import json
 import os
+import re
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -37,7 +38,8 @@ from agentos.kernel.settings import Settings
 from agentos.tenancy.principals import Role
 from tests.conftest import SECRET_KEY, TEMPLATE, Engines, LoopThread
 from tests.gateways import Gateway, running_gateway
-from tests.test_every_route import ENDLESS, THINGS, Neighbour, document
+from tests.neighbours import PARTS, THINGS, Neighbour
+from tests.test_every_route import ENDLESS, document
 
 CHECKS = [
     not_a_server_error,
@@ -131,8 +133,8 @@ def test_no_request_makes_the_gateway_fail(served: Served, label: str) -> None:
     )
     def check(case: schemathesis.Case[Any], credential: str, existing: bool) -> None:
         if existing and operation.path in served.names:
-            (parameter,) = case.path_parameters
-            case.path_parameters[parameter] = served.names[operation.path]
+            for name in re.findall(r"{(\w+)}", operation.path):
+                case.path_parameters[name] = PARTS.get(name, served.names[operation.path])
         headers = {"Authorization": f"Bearer {credential}"}
         answer = case.call(base_url=served.url, session=session, headers=headers, timeout=30)
         case.validate_response(answer, checks=CHECKS, headers=headers)
@@ -237,12 +239,13 @@ LIMITS = ["0", "-1", "201", "1e3", "9" * 30, ""]
 async def test_a_bad_page_is_refused(gateway: Gateway) -> None:
     owner = await gateway.tenant()
     admin = await gateway.member(owner.tenant_id, role=Role.OWNER, platform_admin=True)
+    things = Neighbour(owner, gateway)
     lists = [
-        path
+        path if path not in THINGS else path.format(session_id=await THINGS[path][0](things))
         for path, methods in document()["paths"].items()
         if any(p["name"] == "cursor" for p in methods.get("get", {}).get("parameters", []))
     ]
-    assert len(lists) >= 9
+    assert len(lists) >= 14
     for path, cursor in itertools.product(lists, BAD_CURSORS):
         answer = await admin.client.get(path, params={"cursor": cursor})
         if path in ("/api/objects", "/api/vault") and answer.status_code == 200:

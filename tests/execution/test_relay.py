@@ -31,8 +31,7 @@ from agentos.contracts.events import (
     subject_roots,
 )
 from agentos.execution import relay
-from agentos.execution.relay import RELAY_LOCK, Relay
-from agentos.execution.relay import relay_waker
+from agentos.execution.relay import RELAY_LOCK, Relay, relay_waker
 from agentos.kernel.bus import EVENTS_STREAM, Bus, Message
 from agentos.kernel.bus_credentials import MAX_PAYLOAD
 from agentos.kernel.database import Database

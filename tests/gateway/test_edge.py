@@ -10,7 +10,8 @@ import httpx
 import pytest
 from tests.conftest import SECRET_KEY
 from tests.gateways import Gateway, Person, running_gateway
-from tests.test_every_route import OPERATIONS, Neighbour, Operation
+from tests.neighbours import THINGS, Neighbour
+from tests.test_every_route import OPERATIONS, Operation
 
 from agentos.control.tenants import repository as tenants
 from agentos.gateway.edge import SECURITY_HEADERS
@@ -339,6 +340,8 @@ WITHOUT_EVENT = {
     "POST /api/auth/password",
     # Workers ask for these all the time; nothing is there afterwards that could be read again.
     "POST /api/service-tokens",
+    # It is announced when a worker takes it up again, which is when it goes on.
+    "POST /api/sessions/{session_id}/resume",
 }
 # What changes nothing that lasts, or that belongs to no tenant.
 WITHOUT_RECORD = {
@@ -346,6 +349,7 @@ WITHOUT_RECORD = {
     "POST /api/events/ticket": "is good for one connection, for seconds",
     "POST /api/models/estimate": "only reckons",
     "POST /api/models/providers/{provider_id}/test": "only asks the provider",
+    "POST /api/chains/check": "only says whether it is valid",
 }
 
 Call = Callable[[Operation, "Cast"], Awaitable[httpx.Response]]
@@ -462,6 +466,12 @@ async def _on_budget(operation: Operation, cast: Cast) -> httpx.Response:
     return await cast.send(operation, budget_id=await cast.things.budget())
 
 
+async def _on_thing(operation: Operation, cast: Cast) -> httpx.Response:
+    """On a new thing of the kind that its path names."""
+    path = operation.path_of(await THINGS[operation.path][0](cast.things))
+    return await operation.send(cast.admin.client, path=path)
+
+
 # In this order; a mutation that is not here fails the walk.
 CALLS: dict[str, Call] = {
     "POST /api/auth/token": _sign_in,
@@ -495,6 +505,25 @@ CALLS: dict[str, Call] = {
     "DELETE /api/models/prices/{price_id}": _on_price,
     "PUT /api/budgets": _as_described,
     "DELETE /api/budgets/{budget_id}": _on_budget,
+    "POST /api/sessions": _as_described,
+    "POST /api/sessions/{session_id}/run": _on_thing,
+    "POST /api/sessions/{session_id}/pause": _on_thing,
+    "POST /api/sessions/{session_id}/resume": _on_thing,
+    "POST /api/sessions/{session_id}/cancel": _on_thing,
+    "POST /api/sessions/{session_id}/continue": _on_thing,
+    "POST /api/sessions/{session_id}/checkpoints": _on_thing,
+    "POST /api/sessions/{session_id}/rollback": _on_thing,
+    "POST /api/sessions/{session_id}/fork": _on_thing,
+    "POST /api/checkpoints/{checkpoint_id}/restore": _on_thing,
+    "POST /api/approvals/{approval_id}/approve": _on_thing,
+    "POST /api/approvals/{approval_id}/reject": _on_thing,
+    "POST /api/chains": _as_described,
+    "POST /api/chains/check": _as_described,
+    "POST /api/chains/{chain_id}/run": _on_thing,
+    "POST /api/chains/{chain_id}/cancel": _on_thing,
+    "POST /api/chains/{chain_id}/retry": _on_thing,
+    "PUT /api/tools/policies": _as_described,
+    "DELETE /api/tools/policies/{policy_id}": _on_thing,
     "POST /api/platform/tenants": _new_tenant,
     "PATCH /api/platform/tenants/{tenant_id}": _change_tenant,
     "POST /api/events/ticket": _as_described,

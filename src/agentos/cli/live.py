@@ -238,9 +238,9 @@ def figures(session: Row) -> str:
     )
 
 
-def show_outcome(session: Row) -> None:
+def show_outcome(session: Row, *, state_shown: bool = False) -> None:
     """What a session has come to, and what can be done with it."""
-    print(f"{session['state']} · {figures(session)}")
+    print(figures(session) if state_shown else f"{session['state']} · {figures(session)}")
     if session["error"]:
         _say(session["error"])
     result = session["result"] or {}

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -114,25 +115,33 @@ def attend(
     seen: int = 0,
 ) -> None:
     """Shows a session until it ends; the exit code says how that was."""
-    with watching.leaving_politely(session["id"]):
+    shown = not (as_json or json_lines)
+    patient = shown and sys.stdout.isatty()
+    with watching.Interrupts(session["id"], patient=patient).handled() as interrupts:
         if json_lines:
             ended = _print_events(client, session["id"], after)
         elif as_json:
-            ended = _wait(client, session["id"], after, session["steps"])
+            ended = _wait(client, session, after, interrupts)
             print_json(ended)
         else:
-            ended = _show(client, session, after, seen)
+            ended = _show(client, session, after, interrupts, seen)
     if ended["state"] != "COMPLETE":
         raise typer.Exit(1)
 
 
-def _show(client: Client, session: dict[str, Any], after: int | None, seen: int) -> Row:
+def _show(
+    client: Client,
+    session: dict[str, Any],
+    after: int | None,
+    interrupts: watching.Interrupts,
+    seen: int,
+) -> Row:
     from agentos.cli import live
 
     bell = watching.Bell(client, session["id"], after)
     with live.open_view(client, session) as view:
-        ended = watching.watch(client, session["id"], bell, view, seen=seen)
-    live.show_outcome(ended)
+        ended = watching.watch(client, session["id"], bell, view, interrupts, seen=seen)
+    live.show_outcome(ended, state_shown=sys.stdout.isatty())
     return ended
 
 
@@ -152,9 +161,11 @@ class _Unseen:
         tell_once(waiting, self._told)
 
 
-def _wait(client: Client, session_id: str, after: int | None, seen: int) -> Row:
-    bell = watching.Bell(client, session_id, after)
-    return watching.watch(client, session_id, bell, _Unseen(), seen=seen)
+def _wait(
+    client: Client, session: dict[str, Any], after: int | None, interrupts: watching.Interrupts
+) -> Row:
+    bell = watching.Bell(client, session["id"], after)
+    return watching.watch(client, session["id"], bell, _Unseen(), interrupts, seen=session["steps"])
 
 
 def _print_events(client: Client, session_id: str, after: int | None) -> Row:

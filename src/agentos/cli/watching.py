@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import signal
-import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 from agentos.cli.client import Client
 from agentos.cli.events import follow, parse
@@ -23,6 +23,7 @@ EVENTS = "session.*,approval.*"
 _LOOK_SECONDS = 1.0  # where events cannot be heard
 # With events, only in case that one is lost: an expired approval, a gateway that was replaced.
 _LOOK_ANYWAY_SECONDS = 5.0
+_SLICE_SECONDS = 0.2
 
 
 class View(Protocol):
@@ -64,12 +65,17 @@ class Bell:
         self._session_id = session_id
         self._after = after
         self._rung = threading.Event()
-        self._deaf = False
+        self.deaf = False
         # Listening ends with the process: reading from a socket cannot be called off.
         threading.Thread(target=self._listen, daemon=True).start()
 
-    def wait(self) -> None:
-        self._rung.wait(_LOOK_SECONDS if self._deaf else _LOOK_ANYWAY_SECONDS)
+    def wait(self, interrupts: Interrupts) -> None:
+        """Until it rings, or it is time to look anyway, or somebody presses Ctrl-C."""
+        patience = _LOOK_SECONDS if self.deaf else _LOOK_ANYWAY_SECONDS
+        until = time.monotonic() + patience
+        while not self._rung.wait(_SLICE_SECONDS):
+            if interrupts.unsaid or time.monotonic() > until:
+                break
         self._rung.clear()
 
     def _listen(self) -> None:
@@ -78,11 +84,19 @@ class Bell:
                 if is_about(event, self._session_id):
                     self._rung.set()
         except GatewayError:
-            self._deaf = True
+            self.deaf = True
             self._rung.set()
 
 
-def watch(client: Client, session_id: str, bell: Bell, view: View, *, seen: int = 0) -> Row:
+def watch(
+    client: Client,
+    session_id: str,
+    bell: Bell,
+    view: View,
+    interrupts: Interrupts,
+    *,
+    seen: int = 0,
+) -> Row:
     """Shows the steps after `seen` as they come, and returns the session when it has ended."""
     path = f"/api/sessions/{session_id}"
     while True:
@@ -95,35 +109,64 @@ def watch(client: Client, session_id: str, bell: Bell, view: View, *, seen: int 
             if session["state"] in ENDED:
                 return session
             if session["waiting_for"] == "approval":
-                view.approvals(client.items("/api/approvals", session_id=session_id))
+                with interrupts.at_once():
+                    view.approvals(client.items("/api/approvals", session_id=session_id))
         except GatewayError as error:
             if error.kind is not Kind.TRANSIENT:
                 raise
-            note(f"{error.message} Trying again.")
-        bell.wait()
+            # A bell that hears has said so itself.
+            if bell.deaf:
+                note(f"{error.message} Trying again.")
+        bell.wait(interrupts)
+        interrupts.say()
 
 
-@contextmanager
-def leaving_politely(session_id: str) -> Iterator[None]:
-    """Ctrl-C says that the session goes on; on a terminal, only the second one leaves."""
-    patient = sys.stdout.isatty()
-    told = False
+class Interrupts:
+    """What Ctrl-C does while a session is watched: the session goes on, and that is said.
 
-    def interrupted(_number: int, _frame: FrameType | None) -> None:
-        nonlocal told
-        if not told:
-            again = "\nCtrl-C again stops watching." if patient else ""
+    A `patient` one goes on watching, too, until the second. Nothing is printed while a signal is
+    handled: it may have come in the middle of printing.
+    """
+
+    def __init__(self, session_id: str, *, patient: bool):
+        self._name = short(session_id)
+        self._patient = patient
+        self._count = 0
+        self.unsaid = False
+
+    @contextmanager
+    def handled(self) -> Iterator[Self]:
+        before = signal.signal(signal.SIGINT, self._interrupted)
+        try:
+            yield self
+        except KeyboardInterrupt:
+            self.unsaid = self.unsaid or self._count == 1
+            self.say(leaving=True)
+            raise
+        finally:
+            signal.signal(signal.SIGINT, before)
+
+    @contextmanager
+    def at_once(self) -> Iterator[None]:
+        """For as long as a question is asked: there is nothing to go on with."""
+        patient, self._patient = self._patient, False
+        try:
+            yield
+        finally:
+            self._patient = patient
+
+    def say(self, *, leaving: bool = False) -> None:
+        """Says what was not said yet."""
+        if self.unsaid:
+            self.unsaid = False
+            again = "" if leaving else " Ctrl-C again stops watching."
             note(
                 "\nThe session goes on in the background. Watch it with `agentos sessions watch "
-                f"{short(session_id)}`, end it with `agentos sessions cancel {short(session_id)}`."
-                f"{again}"
+                f"{self._name}`, end it with `agentos sessions cancel {self._name}`.{again}"
             )
-        if told or not patient:
-            raise KeyboardInterrupt
-        told = True
 
-    before = signal.signal(signal.SIGINT, interrupted)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
+    def _interrupted(self, _number: int, _frame: FrameType | None) -> None:
+        self._count += 1
+        if self._count > 1 or not self._patient:
+            raise KeyboardInterrupt
+        self.unsaid = True

@@ -131,7 +131,7 @@ def _for_callers(error: AgentOSError) -> AgentOSError:
 def _validation(error: RequestValidationError, request_id: str | None) -> Response:
     # Only where and why: the rejected value may be a secret.
     fields = [
-        {"field": _shown(item["loc"]), "message": item["msg"]}
+        {"field": _shown(item["loc"]), "message": _message(item)}
         for item in error.errors()[:_MOST_FIELDS]
     ]
     detail = "; ".join(f"{item['field']}: {item['message']}" for item in fields[:3])
@@ -139,6 +139,14 @@ def _validation(error: RequestValidationError, request_id: str | None) -> Respon
         422, "invalid", detail, "Correct the named fields.", request_id, fields=fields
     )
     return Response(body, 422, media_type=MEDIA_TYPE)
+
+
+def _message(item: dict[str, Any]) -> str:
+    """Why a field was refused. Of the library's own messages one quotes all of what was sent."""
+    if item["type"] != "union_tag_invalid":
+        return str(item["msg"])
+    context = item["ctx"]
+    return f"There is no kind '{_shown([context['tag']])}', only {context['expected_tags']}"
 
 
 def _http(error: HTTPException, request_id: str | None) -> Response:

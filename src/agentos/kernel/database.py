@@ -154,16 +154,24 @@ class Database:
 
     @asynccontextmanager
     async def transaction(
-        self, *, tenant_id: UUID | None = None, user_id: UUID | None = None
+        self,
+        *,
+        tenant_id: UUID | None = None,
+        user_id: UUID | None = None,
+        same_plans: bool = False,
     ) -> AsyncIterator[Transaction]:
-        """A transaction that row-level security sees as this tenant and user."""
+        """A transaction that row-level security sees as this tenant and user.
+
+        `same_plans` spares statements that are planned the same whatever their values from being
+        planned each time.
+        """
         async with self.connection() as connection:
             transaction = Transaction(connection)
             # All of it: whoever is cancelled in the middle of BEGIN may have begun.
             try:
                 with reporting_loss:
                     # One round trip for all. Only UUIDs are ever written into this statement.
-                    await connection.execute(_begin(tenant_id, user_id))
+                    await connection.execute(_begin(tenant_id, user_id, same_plans))
                 yield transaction
                 with reporting_loss:
                     await connection.execute("commit")
@@ -188,12 +196,14 @@ class Database:
                 await self._pool.release(connection)
 
 
-def _begin(tenant_id: UUID | None, user_id: UUID | None) -> str:
+def _begin(tenant_id: UUID | None, user_id: UUID | None, same_plans: bool) -> str:
     statement = "begin"
     if tenant_id is not None:
         statement += f";set local app.tenant_id='{UUID(int=tenant_id.int)}'"
     if user_id is not None:
         statement += f";set local app.user_id='{UUID(int=user_id.int)}'"
+    if same_plans:
+        statement += ";set local plan_cache_mode=force_generic_plan"
     return statement
 
 

@@ -78,7 +78,7 @@ async def test_a_stopping_worker_finishes_its_step_and_gives_the_session_back(la
     )
     async with lab.engine():
         await lab.until(session_id, "RUNNING")
-        while "model" not in await lab.kinds(session_id):
+        while "model" not in await lab.kinds(session_id):  # noqa: ASYNC110 - the database is asked
             await asyncio.sleep(0.02)
     given_back = await lab.read(session_id)
     assert (given_back["state"], given_back["queued"], given_back["position"]) == (

@@ -22,7 +22,7 @@ from tests.tenancy.ledger.spending import Spending
 
 from agentos.kernel.ids import uuid7
 from agentos.kernel.outbox import Outbox
-from agentos.kernel.schema import PLATFORM_ROLE
+from agentos.kernel.schema import PLATFORM_ROLE, RUNTIME_ROLE
 from agentos.tenancy.ledger.calls import Spender
 from agentos.tenancy.ledger.recovery import recover
 
@@ -136,7 +136,7 @@ async def watched(superuser: asyncpg.Connection[Any]) -> AsyncIterator[list[asyn
         assert looks > 10
 
 
-async def plan_for(bank: Bank, engines: Engines, database: str, **changes: int) -> Spending:
+async def plan_for(bank: Bank, engines: Engines, database: str, *, in_steps: bool) -> Spending:
     spender = await bank.tenant(plan="pro", tokens_per_month=TOKENS, concurrent_model_calls=SLOTS)
     teams, sessions = [uuid7(), uuid7()], [uuid7(), uuid7(), uuid7()]
     await bank.budget(spender, "tenant", CAPS["tenant"])
@@ -148,14 +148,15 @@ async def plan_for(bank: Bank, engines: Engines, database: str, **changes: int) 
         )
     return Spending(
         dsn=engines.dsn(PLATFORM_ROLE, database),
+        step_dsn=engines.dsn(RUNTIME_ROLE, database) if in_steps else None,
         directory=str(bank.directory),
         tenant_id=spender.tenant_id,
         teams=teams,
         sessions=sessions,
         seed=0,
-        calls=changes.get("calls", 500),
-        at_once=changes.get("at_once", 500),
-        dearest=changes.get("dearest", 120),
+        calls=500,
+        at_once=500,
+        dearest=120,
     )
 
 
@@ -188,12 +189,17 @@ async def check_all_booked(bank: Bank, booked: set[UUID]) -> None:
     assert booked <= {row["call_id"] for row in settled}
 
 
-@pytest.mark.parametrize("seed", [3, 1871])
+@pytest.mark.parametrize(("seed", "in_steps"), [(3, False), (1871, True), (1905, True)])
 async def test_processes_are_killed_and_no_budget_is_overrun(
-    bank: Bank, engines: Engines, database: str, superuser: asyncpg.Connection[Any], seed: int
+    bank: Bank,
+    engines: Engines,
+    database: str,
+    superuser: asyncpg.Connection[Any],
+    seed: int,
+    in_steps: bool,
 ) -> None:
     chance = random.Random(seed)
-    spenders = Spenders(await plan_for(bank, engines, database))
+    spenders = Spenders(await plan_for(bank, engines, database, in_steps=in_steps))
     watch = await asyncpg.connect(engines.dsn("postgres", database))
     async with asyncio.timeout(60), watched(watch) as over:
         async with (
@@ -222,13 +228,22 @@ async def test_processes_are_killed_and_no_budget_is_overrun(
         "select count(*) from ledger_entries where reason = 'owner died'"
     )
     assert spenders.errors.decode() == ""
+    # Locks are taken in one order.
+    assert not await superuser.fetchval(
+        "select deadlocks from pg_stat_database where datname = current_database()"
+    )
 
 
+@pytest.mark.parametrize("in_steps", [False, True])
 async def test_lost_connections_lose_and_double_nothing(
-    bank: Bank, engines: Engines, database: str, superuser: asyncpg.Connection[Any]
+    bank: Bank,
+    engines: Engines,
+    database: str,
+    superuser: asyncpg.Connection[Any],
+    in_steps: bool,
 ) -> None:
     chance = random.Random(5)
-    spenders = Spenders(await plan_for(bank, engines, database))
+    spenders = Spenders(await plan_for(bank, engines, database, in_steps=in_steps))
     watch = await asyncpg.connect(engines.dsn("postgres", database))
     async with asyncio.timeout(60), watched(watch) as over:
         async with recovering(bank), spenders.run(5) as first, spenders.run(6) as second:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
@@ -71,20 +72,52 @@ async def test_what_was_booked_is_posted_and_what_ran_is_released(bank: Bank, po
 
 
 @pytest.mark.parametrize("noted", [True, False])
+@pytest.mark.parametrize("reserve_posted", [True, False])
+@pytest.mark.parametrize("scope", ["tenant", "session", None])
 async def test_a_call_booked_elsewhere_is_not_released(
-    bank: Bank, db: Database, noted: bool, monkeypatch: pytest.MonkeyPatch
+    bank: Bank,
+    db: Database,
+    noted: bool,
+    reserve_posted: bool,
+    scope: str | None,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    spender = await bank.tenant(plan="pro")
-    await bank.budget(spender, "tenant", 1_000)
+    spender = Spender((await bank.tenant(plan="pro")).tenant_id, session_id=uuid7())
+    if scope is not None:
+        await bank.budget(spender, scope, 1_000)
     async with Dying(bank, posts=False) as escrow:
         call = await escrow.reserve(spender, amount(100))
+        if reserve_posted:
+            await escrow.flush()
         async with db.transaction(tenant_id=spender.tenant_id) as tx:
             if not noted:  # killed between the commit and the note of it
                 monkeypatch.setattr(tx, "after_commit", lambda action: None)
             await escrow.settle_in(tx, call, finished(70))
+    kinds = [entry["kind"] for entry in await bank.entries(call)]
+    assert kinds == ["reserve", "settle"] if reserve_posted else ["settle"]
     await recover(bank.directory, bank.platform_db, OUTBOX, bank.clock)
     assert [entry["kind"] for entry in await bank.entries(call)] == ["reserve", "settle"]
-    assert (await bank.account(spender))["spent_micros"] == 70
+    for account in ("tenant", "session"):
+        assert (await bank.account(spender, account))["spent_micros"] == 70
+    await bank.check()
+
+
+async def test_a_call_whose_booking_died_with_its_process_is_released(
+    bank: Bank, db: Database
+) -> None:
+    spender = Spender((await bank.tenant(plan="pro")).tenant_id, session_id=uuid7())
+    await bank.budget(spender, "session", 100)
+    async with Dying(bank, posts=False) as escrow:
+        call = await escrow.reserve(spender, amount(100))
+        with suppress(ZeroDivisionError):
+            async with db.transaction(tenant_id=spender.tenant_id) as tx:
+                await escrow.settle_in(tx, call, finished(70))
+                raise ZeroDivisionError  # the server rolls back what a dead client left open
+    await recover(bank.directory, bank.platform_db, OUTBOX, bank.clock)
+    assert [entry["kind"] for entry in await bank.entries(call)] == ["reserve", "release"]
+    await bank.check()
+    async with bank.running() as next_one:
+        next_one.settle(await next_one.reserve(spender, amount(100)), finished(100))
     await bank.check()
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import tempfile
+import math
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -21,16 +20,16 @@ from agentos.integrations.tools.allowed_hosts import AllowedHosts
 from agentos.integrations.tools.arguments import BadSchema
 from agentos.integrations.tools.built_in import built_in_tools
 from agentos.integrations.tools.toolbox import unknown_tool
-from agentos.integrations.workspaces.beneath import open_root, opened
 from agentos.integrations.workspaces.errors import BadPath, BadPattern, SearchTooSlow
-from agentos.integrations.workspaces.search import search_files
+from agentos.integrations.workspaces.search import check_patterns
 from agentos.integrations.workspaces.workspace import checked_path
 from agentos.tenancy.vault import service as vault
 from agentos.tenancy.work import Work
 
 _MOST_FILES = 1_000
 _MOST_BYTES = 4_000_000
-_PATTERN_SECONDS = 3.0
+# For all patterns of a request together.
+PATTERN_SECONDS = 3.0
 
 
 class SecretMissing(BadConfig):
@@ -46,9 +45,25 @@ async def checked_config(work: Work, front: PulseFront, given: SessionConfig) ->
     Raises ModelNotFound, UnknownTool, BadSchema, BadPattern, BadPath, BadAllowedHost,
     SecretMissing, and BadConfig for the rest.
     """
+    config = await checked_but_patterns(work, front, given)
+    patterns = patterns_of(config)
+    try:
+        await check_patterns([pattern for _, pattern in patterns], PATTERN_SECONDS)
+    except BadPattern as error:
+        where, _ = patterns[error.details["number"]]
+        raise BadPattern(f"{where}: {error.message}") from None
+    except SearchTooSlow as error:
+        raise BadPattern(f"The patterns of its gates: {error.message}") from None
+    return config
+
+
+async def checked_but_patterns(
+    work: Work, front: PulseFront, given: SessionConfig
+) -> SessionConfig:
+    """As `checked_config`, but without `patterns_of`: to check those takes a process."""
     config = SessionConfig(**given.model_dump(include=set(SessionConfig.model_fields)))
-    _check_text(config)
-    models = await front.directory.of(work.tenant_id)
+    check_storable(config.model_dump(mode="python"))
+    models = await front.directory.within(work.tx, work.tenant_id)
     targets(models, config.model)
     _check_tools(config)
     AllowedHosts.parse(config.allowed_hosts, front.hosts)
@@ -56,36 +71,46 @@ async def checked_config(work: Work, front: PulseFront, given: SessionConfig) ->
         _check_schema("output_schema", config.output_schema)
     _check_files(config.files)
     for gate in config.gates:
-        await _check_gate(gate, models)
+        _check_gate(gate, models)
     await _check_secrets(work, config)
     return config
 
 
-def _check_text(config: SessionConfig) -> None:
-    """Raises BadConfig for what no row can hold."""
-    shown = config.model_dump(mode="python")
+def patterns_of(config: SessionConfig) -> list[tuple[str, str]]:
+    """The regular expressions of its gates, each with where it is."""
+    return [
+        (f"The gate {gate.name}", gate.matches)
+        for gate in config.gates
+        if isinstance(gate, FileGate) and gate.matches is not None
+    ]
+
+
+def check_storable(shown: dict[str, Any]) -> None:
+    """Raises BadConfig for what no row can hold as it is."""
     try:
         size = len(msgspec.json.encode(shown))
     except (UnicodeEncodeError, RecursionError):
         raise BadConfig("It contains half of a surrogate pair, or is nested too deeply.") from None
     if size > _MOST_BYTES:
         raise BadConfig(f"It has more than {_MOST_BYTES:,} bytes in all.")
-    for where, text in _texts(shown, ""):
-        if "\0" in text:
+    for where, value in _leaves(shown, ""):
+        if isinstance(value, str) and "\0" in value:
             raise BadConfig(f"{where.lstrip('.')} contains a zero byte.")
+        if isinstance(value, float) and not math.isfinite(value):
+            raise BadConfig(f"{where.lstrip('.')} is not a number that JSON has.")
 
 
-def _texts(value: Any, where: str) -> Iterator[tuple[str, str]]:
-    """Every text in a value, with where it is."""
-    if isinstance(value, str):
-        yield where, value
-    elif isinstance(value, dict):
+def _leaves(value: Any, where: str) -> Iterator[tuple[str, Any]]:
+    """Every text and number in a value, with where it is."""
+    if isinstance(value, dict):
         for key, item in value.items():
             yield f"A name in {where.lstrip('.') or 'it'}", str(key)
-            yield from _texts(item, f"{where}.{key}"[:200])
+            yield from _leaves(item, f"{where}.{key}"[:200])
     elif isinstance(value, list):
         for number, item in enumerate(value):
-            yield from _texts(item, f"{where}.{number}"[:200])
+            yield from _leaves(item, f"{where}.{number}"[:200])
+    else:
+        yield where, value
 
 
 def _check_tools(config: SessionConfig) -> None:
@@ -117,14 +142,12 @@ def _check_files(files: dict[str, str]) -> None:
             raise BadConfig(f"files: a part of {path[:200]} is a file itself.")
 
 
-async def _check_gate(gate: Gate, models: TenantModels) -> None:
+def _check_gate(gate: Gate, models: TenantModels) -> None:
     where = f"The gate {gate.name}"
     if isinstance(gate, SchemaGate):
         _check_schema(where, gate.json_schema)
     elif isinstance(gate, FileGate):
         _checked_path(where, gate.path)
-        if gate.matches is not None:
-            await _check_pattern(where, gate.matches)
     elif isinstance(gate, RubricGate) and gate.model is not None:
         try:
             targets(models, gate.model)
@@ -140,18 +163,6 @@ def _checked_path(where: str, path: str) -> bytes:
     if place == b".":
         raise BadPath(f"{where}: {path[:200]!r} is the workspace itself.")
     return place
-
-
-async def _check_pattern(where: str, pattern: str) -> None:
-    """Tries it where there is nothing to be found. Not here: even to read one can take minutes."""
-    with (
-        tempfile.TemporaryDirectory() as nothing,
-        opened(open_root(Path(nothing))) as root,
-    ):
-        try:
-            await search_files(root, pattern, b".", None, 0, _PATTERN_SECONDS)
-        except (BadPattern, SearchTooSlow) as error:
-            raise BadPattern(f"{where}: {error.message}") from None
 
 
 async def _check_secrets(work: Work, config: SessionConfig) -> None:

@@ -47,6 +47,7 @@ class Claimed:
     session: Session
     # Seconds it may still run, by the plan; None: as long as it likes.
     seconds_left: float | None
+    has_budget: bool
 
 
 def identify(worker_id: UUID) -> WorkerIdentity:
@@ -138,7 +139,7 @@ async def claim(
             {name: plan.session_minutes for name, plan in PLANS.items()},
             now,
         )
-    return [Claimed(session_of(row), _seconds_left(row)) for row in rows]
+    return [Claimed(session_of(row), _seconds_left(row), row["has_budget"]) for row in rows]
 
 
 def _seconds_left(row: asyncpg.Record) -> float | None:
@@ -173,7 +174,7 @@ with recursive waiting(tenant_id) as (
         select count(*) as running from sessions s
         where s.tenant_id = w.tenant_id and s.owner is not null) r
 ), picked as materialized (
-    select f.tenant_id, q.id, q.state, q.started_at, f.session_minutes
+    select f.tenant_id, q.id, q.state, q.started_at, q.queued_at, f.session_minutes
     from free f cross join lateral (
         select s.id, s.state, s.started_at, s.queued_at,
             row_number() over (order by s.priority desc, s.queued_at, s.id) as nth
@@ -187,7 +188,7 @@ with recursive waiting(tenant_id) as (
         state = case when s.state in ('QUEUED', 'PAUSED') then 'RUNNING' else s.state end,
         seq = s.seq + case when s.state in ('QUEUED', 'PAUSED') then 1 else 0 end
     from picked p where s.tenant_id = p.tenant_id and s.id = p.id
-        and s.queued_at is not null and s.state = p.state
+        and s.queued_at = p.queued_at
     returning {COLUMNS}, p.state as state_before, p.started_at as started_before, p.session_minutes
 ), j as (
     insert into steps (tenant_id, session_id, seq, parent, kind, name, status, input, output, fence, at)
@@ -201,7 +202,8 @@ with recursive waiting(tenant_id) as (
         jsonb_build_object('session_id', id), $5
     from s where state_before in ('QUEUED', 'PAUSED')
 )
-select * from s
+select s.*, exists (select from budgets b where b.tenant_id = s.tenant_id
+    and b.scope = 'session' and b.subject_id = s.id) as has_budget from s
 """  # noqa: S608 - only names written in this file are interpolated
 
 

@@ -123,6 +123,9 @@ class Engine:
         return len(claimed)
 
     def _start(self, claimed: Claimed) -> None:
+        if not claimed.has_budget:
+            # Its first call need not ask.
+            self._parts.router.escrow.no_budget(claimed.session.tenant_id, claimed.session.id)
         run = Run.of(self._parts, claimed, Orders())
         task = asyncio.create_task(agent.work(run, claimed.seconds_left))
         self._working[claimed.session.id] = _Working(run, task)

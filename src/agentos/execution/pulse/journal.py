@@ -138,9 +138,8 @@ class Change:
 class Committed:
     steps: list[Step]
     pause_requested: bool
-    # Milliseconds that its worker was at it, if this released it.
+    # How long workers were at it, up to now if this released it.
     ran_ms: int
-    before_ms: int = field(default=0)
 
 
 async def commit(tx: Transaction, session: Session, change: Change, now: datetime) -> Committed:
@@ -174,10 +173,11 @@ async def commit(tx: Transaction, session: Session, change: Change, now: datetim
         now if state in ENDED else None,
         *step_columns(steps),
         *event_columns(change.events),
+        session.ran_ms,
     )
     if row is None:
         raise await _why_not(tx, session)
-    return Committed(steps, row["pause_requested"], row["ran_ms"], session.ran_ms)
+    return Committed(steps, row["pause_requested"], row["ran_ms"])
 
 
 def applied(session: Session, change: Change, committed: Committed) -> None:
@@ -332,7 +332,7 @@ def unnest_events(first: int) -> str:
 
 
 # The order of parameters is that of `commit`. Time spent is counted by the database's clock, which
-# all workers share.
+# all workers share, and charged as dispatch.charge_compute does.
 _COMMIT = f"""
 with s as (
     update sessions set
@@ -355,6 +355,12 @@ with s as (
     insert into checkpoints (tenant_id, id, session_id, seq, name, snapshot_id, created_at)
     select $1, (output ->> 'checkpoint_id')::uuid, $2, seq, name, snapshot_id, at
     from j where kind = 'checkpoint'
+), m as (
+    insert into meters as m (tenant_id, day, meter, quantity)
+    select $1, ($17::timestamptz at time zone 'utc')::date, 'compute_seconds',
+        (ran_ms + 999) / 1000 - ($39::bigint + 999) / 1000
+    from s where (ran_ms + 999) / 1000 > ($39::bigint + 999) / 1000
+    on conflict (tenant_id, day, meter) do update set quantity = m.quantity + excluded.quantity
 ), o as (
     insert into outbox (tenant_id, id, type, data, at)
     select $1, e.id, e.type, e.data, $17 from s cross join {unnest_events(36)}

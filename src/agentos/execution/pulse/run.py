@@ -23,7 +23,7 @@ from agentos.contracts.events import (
 )
 from agentos.execution.pulse import conversation, journal, payloads
 from agentos.execution.pulse.aftermath import lock_parent, session_ended
-from agentos.execution.pulse.dispatch import Claimed, charge_compute
+from agentos.execution.pulse.dispatch import Claimed
 from agentos.execution.pulse.journal import Change, Committed, Fenced, Moved, Session, Step
 from agentos.execution.pulse.parts import PulseParts
 from agentos.execution.pulse.schemas import SessionConfig
@@ -154,12 +154,10 @@ class Run:
                     break
             else:
                 break
-        first = session.seq + 1
+        last = session.seq
         journal.applied(session, change, committed)
-        self.path += [
-            replace(step, seq=row.seq, parent=row.parent)
-            for step, row in zip(change.steps, journal.numbered(rows, first - 1), strict=True)
-        ]
+        # In memory they stay whole, whatever became of them in their rows.
+        self.path += journal.numbered(change.steps, last)
 
     async def _write(
         self,
@@ -169,7 +167,7 @@ class Run:
         booked: Sequence[tuple[Reservation, FinishedCall]],
     ) -> Committed:
         session, parts, now = self.session, self.parts, self.parts.clock.now()
-        async with parts.db.transaction(tenant_id=session.tenant_id) as tx:
+        async with parts.db.transaction(tenant_id=session.tenant_id, same_plans=True) as tx:
             if snapshot is not None:
                 # First: the session and its step are going to name it.
                 await parts.workspaces.record(tx, snapshot)
@@ -191,10 +189,6 @@ class Run:
                 )
             if events:
                 await parts.outbox.announce(tx, session.tenant_id, now, *events)
-            if change.release:
-                await charge_compute(
-                    tx, session.tenant_id, now, committed.before_ms, committed.ran_ms
-                )
             for reservation, call in booked:
                 await parts.router.escrow.settle_in(tx, reservation, call)
             tx.after_commit(parts.outbox.wake)
@@ -221,7 +215,7 @@ class Run:
         ours = [(s.kind, s.name, s.key, s.at) for s in rows]
         if ours and [(s.kind, s.name, s.key, s.at) for s in new[: len(ours)]] == ours:
             # Steps that came after them are taken in by the next commit.
-            return Committed(rows, row["pause_requested"], row["ran_ms"], session.ran_ms)
+            return Committed(rows, row["pause_requested"], row["ran_ms"])
         if row["owner"] is None:
             raise Fenced()
         # What others may add does not change the conversation, but what we had in doubt may have.

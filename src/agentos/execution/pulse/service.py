@@ -188,8 +188,7 @@ async def cancel_session(work: Work, front: PulseFront, session_id: UUID) -> Ses
     await lock_family(work.tx, work.tenant_id, session_id)
     session = await locked(work, session_id)
     if session.state in ENDED:
-        check_transition(session.state, State.FAILED)
-        raise IllegalTransition(f"The session is {session.state} already.")
+        raise IllegalTransition(f"The session has ended already: it is {session.state}.")
     await end_session(work, front, session, "cancelled", f"{work.principal.name} cancelled it.")
     await work.record("session.cancelled", target=("session", session_id))
     return await details(work, session_id)

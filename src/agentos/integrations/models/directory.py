@@ -81,6 +81,12 @@ class Directory:
     async def of(self, tenant_id: TenantId) -> TenantModels:
         return await self._known.of(tenant_id)
 
+    async def within(self, tx: Transaction, tenant_id: TenantId) -> TenantModels:
+        """The same for who has a transaction of that tenant open. If it asked for a second
+        connection, as many of its kind as there are connections would wait for each other.
+        """
+        return await self._known.of_reader(tenant_id, lambda: self._read_in(tx, tenant_id))
+
     def forget(self, tenant_id: TenantId) -> None:
         """For the process that changed something, once that is committed."""
         self._known.forget(tenant_id)
@@ -94,24 +100,27 @@ class Directory:
             return await self._connected(tx, tenant_id, row)
 
     async def _read(self, tenant_id: TenantId) -> TenantModels:
+        async with self._db.transaction(tenant_id=tenant_id) as tx:
+            return await self._read_in(tx, tenant_id)
+
+    async def _read_in(self, tx: Transaction, tenant_id: TenantId) -> TenantModels:
         providers: list[ConnectedProvider] = []
         keyless: list[str] = []
-        async with self._db.transaction(tenant_id=tenant_id) as tx:
-            chain = await repository.chain(tx, tenant_id)
-            prices = await repository.all_prices(tx, tenant_id)
-            for row in await repository.connections(tx, tenant_id):
-                if row["kind"] not in PROVIDERS:
-                    log.warning("a provider of an unknown kind is left out", kind=row["kind"])
-                    continue
-                try:
-                    providers.append(await self._connected(tx, tenant_id, row))
-                except ProviderKeyLost as error:
-                    log.warning(
-                        "a provider is left out: its key cannot be read",
-                        provider_id=str(row["id"]),
-                        reason=error.details["reason"],
-                    )
-                    keyless.append(row["name"])
+        chain = await repository.chain(tx, tenant_id)
+        prices = await repository.all_prices(tx, tenant_id)
+        for row in await repository.connections(tx, tenant_id):
+            if row["kind"] not in PROVIDERS:
+                log.warning("a provider of an unknown kind is left out", kind=row["kind"])
+                continue
+            try:
+                providers.append(await self._connected(tx, tenant_id, row))
+            except ProviderKeyLost as error:
+                log.warning(
+                    "a provider is left out: its key cannot be read",
+                    provider_id=str(row["id"]),
+                    reason=error.details["reason"],
+                )
+                keyless.append(row["name"])
         return TenantModels(
             (*providers, DEMO_PROVIDER),
             _chain(chain),

@@ -27,6 +27,7 @@ class Remembered(Generic[K, V]):
         self._now = now
         self._known: dict[K, tuple[float, V]] = {}
         self._reading: dict[K, asyncio.Task[V]] = {}
+        self._forgotten = 0
 
     async def of(self, key: K) -> V:
         known = self._known.get(key)
@@ -39,8 +40,20 @@ class Remembered(Generic[K, V]):
         # Shielded: one who gives up must not take the answer from the others.
         return await asyncio.shield(reading)
 
+    async def of_reader(self, key: K, read: Callable[[], Awaitable[V]]) -> V:
+        """As `of`, but what has to be read is read by the caller, who waits for nobody else."""
+        known = self._known.get(key)
+        if known is not None and known[0] > self._now():
+            return known[1]
+        before = self._forgotten
+        value = await read()
+        if self._forgotten == before:
+            self._keep(key, value)
+        return value
+
     def forget(self, key: K) -> None:
         """The next who asks reads anew, also if somebody is reading right now."""
+        self._forgotten += 1
         self._known.pop(key, None)
         self._reading.pop(key, None)
 

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from fnmatch import fnmatch
 from itertools import islice
+from typing import Any
 
 from agentos.integrations.workspaces.beneath import directory_beneath, open_beneath, opened
 
@@ -41,12 +42,19 @@ def main() -> None:
     seconds = int(request["seconds"]) + 1
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
-    root = int(sys.argv[1])
-    try:
-        pattern = re.compile(request["pattern"])
-    except (re.error, OverflowError, RecursionError) as error:
-        json.dump({"bad_pattern": str(error)}, sys.stdout)
-        return
+    for number, pattern in enumerate(request["patterns"]):
+        try:
+            compiled = re.compile(pattern)
+        except (re.error, OverflowError, RecursionError) as error:
+            json.dump({"bad_pattern": str(error), "number": number}, sys.stdout)
+            return
+    if "path" in request:
+        _search(request, compiled, int(sys.argv[1]))
+    else:
+        json.dump({}, sys.stdout)
+
+
+def _search(request: dict[str, Any], pattern: re.Pattern[str], root: int) -> None:
     try:
         files = sorted(_files(root, os.fsencode(request["path"])))
     except OSError as error:

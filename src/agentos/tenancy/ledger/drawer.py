@@ -41,6 +41,11 @@ class Group:
     tokens: Pot
     calls: Pot
 
+    @property
+    def read(self) -> bool:
+        """Whether it is known which of its accounts have a budget, or was a moment ago."""
+        return all(uncapped.fresh_until for uncapped in self.uncapped)
+
     def takes(self, worst: Amount) -> Takes:
         """What a call takes of the pots that have a cap; raises PriceUnknown."""
         takes: Takes = []

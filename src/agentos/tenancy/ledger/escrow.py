@@ -72,8 +72,18 @@ class _Opened(Reservation):
 
     group: Group = field(repr=False)
     takes: Takes = field(repr=False)
-    # A transaction may have booked it; nobody has heard whether it did.
-    tried: bool = False
+    # A transaction may have booked it, and nobody has heard whether it did: how often its holds
+    # had been looked at when that began.
+    tried_at: int | None = None
+
+    @property
+    def looks(self) -> int:
+        return sum(hold.looks for hold in self.group.holds)
+
+    @property
+    def seen_amid(self) -> bool:
+        """Whether what is free may have been concluded from rows that had its booking already."""
+        return self.tried_at is not None and self.tried_at != self.looks
 
 
 class Escrow:
@@ -124,6 +134,8 @@ class Escrow:
         entry.at = at
         entry.segment = self._spool.end(Settled(opened.call_id, at, call))
         self._poster.add(entry)
+        if opened.seen_amid:
+            _doubt(opened)
         self._drawer.give_back(
             opened.spender.tenant_id, opened.takes, [amount for _, amount in entry.kept]
         )
@@ -147,7 +159,7 @@ class Escrow:
                 segment=self._spool.end(Released(opened.call_id, at, reason)),
             )
         )
-        if opened.tried:
+        if opened.tried_at is not None:
             _doubt(opened)
         self._drawer.give_back(opened.spender.tenant_id, opened.takes, [0] * len(opened.takes))
 
@@ -172,7 +184,8 @@ class Escrow:
         opened = self._open.get(reservation.call_id)
         if opened is None:
             raise ReservationEnded()
-        opened.tried = True
+        if opened.tried_at is None:
+            opened.tried_at = opened.looks
         entry = self._settlement(opened, call)
         entry.at = self._clock.now()
         await settle_one(tx, self.owner, entry, self._outbox)
@@ -293,6 +306,8 @@ class Escrow:
         for pot, amount in entry.kept:
             # What give_back is about to count as unposted is posted already.
             pot.unposted -= amount
+        if opened.seen_amid:
+            _doubt(opened)
         self._drawer.give_back(
             opened.spender.tenant_id, opened.takes, [amount for _, amount in entry.kept]
         )

@@ -201,6 +201,25 @@ async def lower(tx: Transaction, owner: UUID, moves: Iterable[Move]) -> None:
     )
 
 
+async def recount(tx: Transaction, accounts: list[Account]) -> None:
+    """Sets what accounts say is held to what there is. They are locked."""
+    await tx.execute(
+        """update accounts a
+           set held_micros = h.micros, held_tokens = h.tokens, held_calls = h.calls
+           from unnest($1::uuid[], $2::text[], $3::uuid[], $4::date[])
+                as k(tenant_id, scope, subject_id, period)
+           cross join lateral (
+               select coalesce(sum(micros), 0) as micros, coalesce(sum(tokens), 0) as tokens,
+                      coalesce(sum(calls), 0) as calls
+               from holds
+               where (tenant_id, scope, subject_id, period)
+                   = (k.tenant_id, k.scope, k.subject_id, k.period)) h
+           where (a.tenant_id, a.scope, a.subject_id, a.period)
+               = (k.tenant_id, k.scope, k.subject_id, k.period)""",
+        *columns(accounts),
+    )
+
+
 async def drop_empty(tx: Transaction, owner: UUID, accounts: list[Account]) -> None:
     await tx.execute(
         """delete from holds h
@@ -233,14 +252,14 @@ async def read_holds(tx: Transaction, owner: UUID) -> dict[Account, dict[Unit, i
 
 async def renew(tx: Transaction, owner: UUID) -> set[Account]:
     """Puts off the expiry of an owner's holds, and says which there are."""
+    await tx.execute(
+        f"""select from accounts a join holds h using (tenant_id, scope, subject_id, period)
+            where h.owner = $1 {_IN_ORDER} for no key update of a""",
+        owner,
+    )
     rows = await tx.fetch(
-        f"""with mine as (
-                select tenant_id, scope, subject_id, period from holds where owner = $1
-                {_IN_ORDER} for update)
-            update holds h set expires_at = now() + $2::interval from mine m
-            where (h.tenant_id, h.scope, h.subject_id, h.period, h.owner)
-                = (m.tenant_id, m.scope, m.subject_id, m.period, $1)
-            returning h.tenant_id, h.scope, h.subject_id, h.period""",  # noqa: S608 - a constant
+        """update holds set expires_at = now() + $2::interval where owner = $1
+           returning tenant_id, scope, subject_id, period""",
         owner,
         LEASE,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import Any, Literal
@@ -239,13 +239,19 @@ async def _move(
         for pot, amount in entry.kept:
             kept[pot] += amount
     await _spend(tx, spent, outbox, now)
+    moves = moves_of(kept.items())
+    if moves:
+        await lower(tx, owner, moves)
+
+
+def moves_of(kept: Iterable[tuple[Pot, int]]) -> list[Move]:
+    """What spending takes off holds, but for those that others have by now."""
     moves: dict[Account, Move] = {}
-    for pot, amount in kept.items():
+    for pot, amount in kept:
         if amount and not pot.hold.lost:
             account = pot.hold.account
             moves.setdefault(account, Move(account)).add(pot.unit, amount)
-    if moves:
-        await lower(tx, owner, moves.values())
+    return list(moves.values())
 
 
 async def _spend(

@@ -83,7 +83,10 @@ class Pot:
 
     def look(self) -> None:
         """Learns its pace, every few tenths of a second. One not kept up halves in about a second."""
-        self._pace = max(self._peak - self._start, self._pace * 3 // 4)
+        # To the last, for a tenant with one call at a time a moment's silence means nothing; what
+        # is not used at all goes back anyway.
+        least = min(self._pace, 1)
+        self._pace = max(self._peak - self._start, self._pace * 3 // 4, least)
         self._start = self._peak = self._drawn
 
 
@@ -99,6 +102,7 @@ class Hold:
         "known",
         "leased_until",
         "leased_until_wall",
+        "looks",
         "lost",
         "micros",
         "pots",
@@ -118,6 +122,8 @@ class Hold:
         self.lost = False
         # How often a transaction ended without saying how, since the row was last looked at.
         self.doubts = 0
+        # How often what is free was concluded from the row.
+        self.looks = 0
         # Caps older than a second are not trusted, nor is a hold whose time is up. Twice, because
         # the monotonic clock stands still while a machine sleeps.
         self.fresh_until = self.fresh_until_wall = 0.0

@@ -83,8 +83,8 @@ class Round:
         group = self._drawer.group(want.spender)
         if any(hold.doubts or hold.account not in self.accounts for hold in group.holds):
             return []  # in doubt again, or a new month began: the next round will tell
-        if not all(uncapped.fresh_until for uncapped in group.uncapped):
-            return []  # nobody has read whether it has a budget
+        if not group.read:
+            return []  # it was forgotten meanwhile whether there is a budget
         if group.holds[0].account not in self._balances:
             self._refused.append((want, NotFound("There is no such tenant.")))
             return []

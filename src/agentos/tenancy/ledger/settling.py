@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC
 from operator import attrgetter
-from typing import Any
 from uuid import UUID
+
+import asyncpg
 
 from agentos.kernel.database import Transaction
 from agentos.kernel.ids import uuid7
 from agentos.kernel.outbox import Outbox
-from agentos.tenancy.ledger.periods import WHOLE_LIFE
-from agentos.tenancy.ledger.posting import CALL_COLUMNS, DAY_SUMS, Entry, warn
+from agentos.tenancy.ledger.holds import lower, recount
+from agentos.tenancy.ledger.periods import WHOLE_LIFE, Account
+from agentos.tenancy.ledger.posting import CALL_COLUMNS, DAY_SUMS, Entry, moves_of, warn
 from agentos.tenancy.ledger.rating import rated
 
 _columns_of_call = attrgetter(*(name for name, _ in CALL_COLUMNS))
@@ -39,30 +42,39 @@ async def settle_one(tx: Transaction, owner: UUID, entry: Entry, outbox: Outbox)
         *((owner, *kept) if kept else ()),
     )
     if rows:
-        await warn(tx, rows, outbox, entry.at)
+        await _set_right(tx, owner, entry, [row for row in rows if row["cap_micros"] is None])
+        await warn(tx, [row for row in rows if row["cap_micros"] is not None], outbox, entry.at)
+
+
+async def _set_right(
+    tx: Transaction, owner: UUID, entry: Entry, astray: Sequence[asyncpg.Record]
+) -> None:
+    """Counts anew what is held of accounts, locked by now, of which others took this owner's hold."""
+    if not astray:
+        return
+    accounts = [Account(*row[:4]) for row in astray]
+    await recount(tx, accounts)
+    moves = moves_of(entry.kept)
+    await lower(tx, owner, [move for move in moves if move.account in accounts])
 
 
 def _kept(entry: Entry) -> tuple[int, int, int, int] | None:
     """What goes off the holds: of the tenant's money and tokens, the team's and session's money."""
-    kept = {
-        (pot.hold.account.scope, pot.unit): amount
-        for pot, amount in entry.kept
-        if amount and not pot.hold.lost
-    }
+    kept = {move.account.scope: move for move in moves_of(entry.kept)}
     if not kept:
         return None
+    tenant, team, session = kept.get("tenant"), kept.get("team"), kept.get("session")
     return (
-        kept.get(("tenant", "micros"), 0),
-        kept.get(("tenant", "tokens"), 0),
-        kept.get(("team", "micros"), 0),
-        kept.get(("session", "micros"), 0),
+        tenant.micros if tenant else 0,
+        tenant.tokens if tenant else 0,
+        team.micros if team else 0,
+        session.micros if session else 0,
     )
 
 
-# Parameters that both statements have, in the order of `settle_one`.
-_OURS = "tenant_id", "call_id", "team_id", "session_id", "period", "at", "held_micros"
-_GIVEN = (*_OURS, "held_tokens", "day_id", "day", "rated_micros")
-_FIRST_OF_CALL = len(_GIVEN) + 1
+# Parameters in the order of `settle_one`: the entry ($1 to $8), its day ($9, $10), what is rated
+# ($11), the call, and then the owner and what goes off its holds.
+_FIRST_OF_CALL = 12
 _CALL = {
     name: f"${number}::{kind}" for number, (name, kind) in enumerate(CALL_COLUMNS, _FIRST_OF_CALL)
 }
@@ -81,11 +93,9 @@ _DAY: dict[str, str] = _CALL | {
 
 def _statement(*, held: bool) -> str:
     """Each part waits for the one whose rows it counts, so locks are taken in the same order as
-    everywhere: the entry, accounts with the tenant's first, holds, days.
+    everywhere: the entry, accounts with the tenant's first, then holds and days.
     """
-    money: dict[str, Any] = dict(zip(("tenant", "tokens", "team", "session"), _KEPT, strict=True))
-    if not held:
-        money = dict.fromkeys(money, "0")
+    kept = _KEPT if held else ["0"] * len(_KEPT)
     return f"""
     with written as (
         insert into ledger_entries (tenant_id, call_id, kind, at, team_id, session_id, period,
@@ -99,24 +109,22 @@ def _statement(*, held: bool) -> str:
         from written
         on conflict do nothing),
     keys (scope, subject_id, period, micros, tokens) as (
-        values ('tenant', $1::uuid, $5::date, {money["tenant"]}::bigint, {money["tokens"]}::bigint),
-               ('team', $3::uuid, $5::date, {money["team"]}::bigint, 0),
-               ('session', $4::uuid, date '{WHOLE_LIFE}', {money["session"]}::bigint, 0)),
-    {_LOWER if held else _LOWER_NOTHING},
+        values ('tenant', $1::uuid, $5::date, {kept[0]}::bigint, {kept[1]}::bigint),
+               ('team', $3::uuid, $5::date, {kept[2]}::bigint, 0),
+               ('session', $4::uuid, date '{WHOLE_LIFE}', {kept[3]}::bigint, 0)),
     moved as (
         insert into accounts as a (tenant_id, scope, subject_id, period,
             spent_micros, spent_tokens, held_micros, held_tokens)
-        -- An account that is new has no hold: then nothing is taken from it.
         select $1, k.scope, k.subject_id, k.period, {_SPENT_MICROS}, {_SPENT_TOKENS},
-            coalesce(t.micros, 0), coalesce(t.tokens, 0)
-        from written cross join keys k left join there t using (scope)
+            k.micros, k.tokens
+        from written cross join keys k
         where k.subject_id is not null
         order by k.scope desc
         on conflict (tenant_id, scope, subject_id, period) do update
         set spent_micros = a.spent_micros + excluded.spent_micros,
             spent_tokens = a.spent_tokens + excluded.spent_tokens,
-            held_micros = a.held_micros - excluded.held_micros,
-            held_tokens = a.held_tokens - excluded.held_tokens
+            held_micros = greatest(a.held_micros - excluded.held_micros, 0),
+            held_tokens = greatest(a.held_tokens - excluded.held_tokens, 0)
         returning a.tenant_id, a.scope, a.subject_id, a.period, a.spent_micros, a.warned_at),
     added as (
         insert into usage_days as u (id, tenant_id, day, provider, model, team_id, session_id,
@@ -126,30 +134,28 @@ def _statement(*, held: bool) -> str:
         where (select count(*) from moved) > 0
         on conflict (tenant_id, day, provider, model, team_id, session_id) do update
         set {", ".join(f"{name} = u.{name} + excluded.{name}" for name in DAY_SUMS)})
+    {_LOWERED if held else ""}
     select m.tenant_id, m.scope, m.subject_id, m.period, m.spent_micros, b.cap_micros
     from moved m join budgets b using (tenant_id, scope, subject_id)
     where m.warned_at is null and m.spent_micros > 0
-      and m.spent_micros::numeric * 5 >= b.cap_micros::numeric * 4"""  # noqa: S608 - the names stand above
+      and m.spent_micros::numeric * 5 >= b.cap_micros::numeric * 4
+    {_ASTRAY if held else ""}"""  # noqa: S608 - the names stand above
 
 
-# What is in a hold is known once its account is locked, and not before.
-_LOWER = f"""locked as materialized (
-        select a.scope from accounts a join keys k using (scope, subject_id, period)
-        where a.tenant_id = $1 and (select count(*) from written) > 0
-        order by a.scope desc for no key update of a),
-    there as materialized (
-        select h.scope, h.subject_id, h.period,
-            least(h.micros, k.micros) as micros, least(h.tokens, k.tokens) as tokens
-        from holds h join keys k using (scope, subject_id, period)
-        where h.tenant_id = $1 and h.owner = {_OWNER} and (select count(*) from locked) > 0
-        order by h.scope desc for update of h),
-    lowered as (
-        update holds h set micros = h.micros - t.micros, tokens = h.tokens - t.tokens
-        from there t
+_LOWERED = f""", lowered as (
+        update holds h set micros = h.micros - k.micros, tokens = h.tokens - k.tokens
+        from keys k
         where (h.tenant_id, h.scope, h.subject_id, h.period, h.owner)
-            = ($1, t.scope, t.subject_id, t.period, {_OWNER}))"""  # noqa: S608 - a parameter's number
-_LOWER_NOTHING = """there (scope, micros, tokens) as (
-        select '', 0::bigint, 0::bigint where false)"""
+            = ($1, k.scope, k.subject_id, k.period, {_OWNER})
+          and h.micros >= k.micros and h.tokens >= k.tokens and k.micros + k.tokens > 0
+          and (select count(*) from moved) > 0
+        returning h.scope)"""  # noqa: S608 - a parameter's number
+# Accounts whose hold had too little. They are told from those to be warned of by having no cap.
+_ASTRAY = """union all
+    select $1, k.scope, k.subject_id, k.period, null, null
+    from written cross join keys k
+    where k.micros + k.tokens > 0
+      and not exists (select from lowered l where l.scope = k.scope)"""
 
 _SETTLE = _statement(held=False)
 _SETTLE_HELD = _statement(held=True)

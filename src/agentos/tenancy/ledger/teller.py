@@ -123,7 +123,8 @@ class Teller:
         await self._be_certain()
         if await self._read_wanted():
             self._drawer.hand_on_to_all(_MOST_OF_A_TENANT)
-        wants = self._wants()
+        # Who came meanwhile is read for first.
+        wants = [want for want in self._wants() if self._drawer.group(want.spender).read]
         low = self._drawer.low_pots()
         if not wants and not low:
             return
@@ -249,6 +250,7 @@ class Teller:
         if there is None and used:
             self._drawer.lose(hold)
             return
+        hold.looks += 1
         for pot in hold.pots:
             total = there[pot.unit] if there is not None else 0
             pot.free = total - pot.taken - pot.unposted

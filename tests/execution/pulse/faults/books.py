@@ -12,10 +12,12 @@ import asyncpg
 from agentos.execution.pulse.states import TRANSITIONS, State
 
 
-
-async def check_journal(superuser: asyncpg.Connection[Any], session_id: UUID) -> list[asyncpg.Record]:
+async def check_journal(
+    superuser: asyncpg.Connection[Any], session_id: UUID
+) -> list[asyncpg.Record]:
     """The journal has no gap and no illegal transition, and the session is where it ends."""
     session = await superuser.fetchrow("select * from sessions where id = $1", session_id)
+    assert session is not None
     rows = await superuser.fetch(
         "select * from steps where session_id = $1 order by seq", session_id
     )

@@ -44,7 +44,6 @@ async def crew(
     zygote: Zygote, lab: Lab, engines: Engines, database: str, settings: Settings, tmp_path: Path
 ) -> AsyncIterator[Crew]:
     # A worker that is not the owner of the schema looks whether it is new enough.
-    await lab.superuser.execute(f"grant select on alembic_version to {RUNTIME_ROLE}")
     env = {
         "PATH": os.environ["PATH"],
         "HOME": str(tmp_path),

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +23,13 @@ from agentos.execution.pulse.dispatch import process_started
 
 _SCRIPT = Path(__file__).with_name("worker.py")
 _PATIENCE = 60
+
+
+async def until(holds: Callable[[], Awaitable[bool]]) -> None:
+    """Once something holds that other processes bring about."""
+    async with asyncio.timeout(_PATIENCE):
+        while not await holds():  # noqa: ASYNC110 - there is no event across processes
+            await asyncio.sleep(0.01)
 
 
 class Zygote:
@@ -74,10 +82,8 @@ class Hand:
     async def ended(self) -> int:
         """Its exit code, once it has ended; negative: the signal that it died of."""
         if self.code is None:
-            async with asyncio.timeout(_PATIENCE):
-                # Not by waiting: the zygote would do nothing else meanwhile.
-                while self.lives:  # noqa: ASYNC110 - a process is watched
-                    await asyncio.sleep(0.01)
+            # Not by waiting: the zygote would do nothing else meanwhile.
+            await until(self._is_dead)
             self.code = await asyncio.to_thread(self.zygote.order, wait=self.pid)
         return self.code
 
@@ -87,10 +93,15 @@ class Hand:
 
     async def stopped(self) -> None:
         """Once it is stopped by SIGSTOP."""
-        async with asyncio.timeout(_PATIENCE):
-            while _state(self.pid) != "T":  # noqa: ASYNC110 - a process is watched
-                assert self.lives, self.log
-                await asyncio.sleep(0.01)
+
+        async def is_stopped() -> bool:
+            assert self.lives, self.log
+            return _state(self.pid) == "T"
+
+        await until(is_stopped)
+
+    async def _is_dead(self) -> bool:
+        return not self.lives
 
 
 def _state(pid: int) -> str:
@@ -123,12 +134,13 @@ class Crew:
     async def start(self, **options: Any) -> Hand:
         """A worker that is at work."""
         hand = self.fork(**options)
-        async with asyncio.timeout(_PATIENCE):
-            while not await self.superuser.fetchval(
-                "select exists (select from workers where pid = $1)", hand.pid
-            ):
-                assert hand.lives, hand.log
-                await asyncio.sleep(0.01)
+
+        async def is_registered() -> bool:
+            assert hand.lives, hand.log
+            query = "select exists (select from workers where pid = $1)"
+            return bool(await self.superuser.fetchval(query, hand.pid))
+
+        await until(is_registered)
         return hand
 
     async def dismiss(self) -> None:

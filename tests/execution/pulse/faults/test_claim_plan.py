@@ -44,7 +44,8 @@ def scans(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 def rows_read(node: dict[str, Any]) -> float:
     each: float = node["Actual Rows"] + node.get("Rows Removed by Filter", 0)
-    return each * node["Actual Loops"]
+    loops: float = node["Actual Loops"]
+    return each * loops
 
 
 async def explained(
@@ -84,7 +85,9 @@ async def test_claiming_does_not_read_the_queue(
     assert "sessions_queue" in indexes
     assert indexes <= {"sessions_queue", "sessions_running", "sessions_pkey"}
     # Tenants are found one by one, and of each at most what it may run, twice: found and taken.
-    assert sum(rows_read(node) for node in reading) <= tenants * (1 + 2 + CAPACITY / 10) + 3 * CAPACITY
+    assert (
+        sum(rows_read(node) for node in reading) <= tenants * (1 + 2 + CAPACITY / 10) + 3 * CAPACITY
+    )
 
     await dispatch.register(platform_db, worker, CAPACITY)
     claimed = await dispatch.claim(platform_db, worker, CAPACITY, SystemClock().now())

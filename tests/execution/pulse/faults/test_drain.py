@@ -11,7 +11,7 @@ from uuid import UUID
 
 from tests.execution.pulse.conftest import Lab, script
 from tests.execution.pulse.faults.books import check_books, check_journal
-from tests.execution.pulse.faults.processes import Crew
+from tests.execution.pulse.faults.processes import Crew, until
 
 PROMPT = script('call shell {"command": "echo one >> notes; sleep 1"}', "say Done.")
 
@@ -36,9 +36,11 @@ async def terminated(process: Process) -> None:
 
 async def in_the_tool(place: Path) -> None:
     """Once the shell has written its line, and sleeps."""
-    async with asyncio.timeout(60):
-        while not any(path.read_text() for path in place.rglob("notes")):  # noqa: ASYNC110, ASYNC240 - a process is watched
-            await asyncio.sleep(0.01)
+
+    async def is_written() -> bool:
+        return any(path.read_text() for path in place.rglob("notes"))  # noqa: ASYNC240 - one file
+
+    await until(is_written)
 
 
 async def finished_by_another(lab: Lab, crew: Crew, session_id: UUID) -> None:
@@ -77,6 +79,6 @@ async def test_a_step_that_takes_too_long_is_cut_off_and_made_again_elsewhere(
         hand.send(signal.SIGTERM)
         assert await hand.ended() == 0, hand.log
         assert (await lab.kinds(session_id))[-1] == "model"
-        for notes in lab.parts.settings.workspaces_dir.rglob("notes"):  # noqa: ASYNC240 - a few
+        for notes in lab.parts.settings.workspaces_dir.rglob("notes"):
             notes.write_text("")
     await finished_by_another(lab, crew, session_id)

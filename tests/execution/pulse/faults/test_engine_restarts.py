@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from uuid import UUID
 
@@ -14,7 +14,7 @@ import pytest
 from tests.conftest import SECRET_KEY, TEMPLATE, Engines, LoopThread, _make_template
 from tests.execution.pulse.conftest import Lab, script
 from tests.execution.pulse.faults.books import check_books, check_journal
-from tests.execution.pulse.faults.processes import Crew
+from tests.execution.pulse.faults.processes import Crew, until
 
 from agentos.kernel.bus_credentials import BusAuthority
 from agentos.kernel.crypto import derive
@@ -56,12 +56,12 @@ def engines(engine_loop: LoopThread) -> Iterator[Engines]:
 
 
 @pytest.fixture
-async def database(engines: Engines) -> AsyncIterator[str]:
+async def database(engines: Engines) -> str:
     """Nothing is dropped in the end: the engine itself goes."""
     admin = await asyncpg.connect(engines.postgres.superuser_dsn())
     await admin.execute(f"create database test template {TEMPLATE} owner agentos_owner")
     await admin.close()
-    yield "test"
+    return "test"
 
 
 async def test_sessions_go_on_after_restarts(
@@ -99,6 +99,8 @@ async def test_sessions_go_on_after_restarts(
 
 async def steps_taken(lab: Lab, ids: list[UUID], steps: int) -> None:
     """Once one of the sessions has used so many tools."""
-    async with asyncio.timeout(60):
-        while max([(await lab.kinds(i)).count("tool") for i in ids]) < steps:
-            await asyncio.sleep(0.05)
+
+    async def are_taken() -> bool:
+        return max([(await lab.kinds(i)).count("tool") for i in ids]) >= steps
+
+    await until(are_taken)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import heapq
 from itertools import accumulate
 from uuid import UUID
 
 from tests.execution.pulse.conftest import Lab, script
 from tests.execution.pulse.faults.books import check_books
-from tests.execution.pulse.faults.processes import Crew
+from tests.execution.pulse.faults.processes import Crew, until
 
 from agentos.execution.pulse.dispatch import CLAIM_LOCK
 
@@ -42,11 +41,12 @@ async def test_fifty_tenants_keep_to_their_limits_and_waste_no_time(lab: Lab, cr
     for _ in range(2):
         await crew.start(capacity=64)
     await lab.superuser.execute("select pg_advisory_unlock($1)", CLAIM_LOCK)
-    async with asyncio.timeout(90):
-        while await lab.superuser.fetchval(
-            "select exists (select from sessions where state <> 'COMPLETE')"
-        ):
-            await asyncio.sleep(0.1)
+
+    async def are_complete() -> bool:
+        query = "select not exists (select from sessions where state <> 'COMPLETE')"
+        return bool(await lab.superuser.fetchval(query))
+
+    await until(are_complete)
     await crew.dismiss()
 
     most = [max(accumulate(changes)) for changes in await changes_by_tenant(lab)]

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import signal
 from typing import Any
 
 import pytest
 from tests.execution.pulse.conftest import Lab, script
 from tests.execution.pulse.faults.books import check_books, check_journal
-from tests.execution.pulse.faults.processes import Crew
+from tests.execution.pulse.faults.processes import Crew, until
 from tests.execution.pulse.faults.worker import REFUSED
 
 # The lease is ten seconds; waiting for that long would prove no more.
@@ -43,9 +42,11 @@ async def test_a_worker_that_wakes_up_late_cannot_write_and_starts_anew(
     journal = await check_journal(lab.superuser, session_id)
 
     frozen.send(signal.SIGCONT)
-    async with asyncio.timeout(30):
-        while REFUSED not in frozen.log or not await registrations(lab, frozen.pid):
-            await asyncio.sleep(0.02)
+
+    async def is_back() -> bool:
+        return REFUSED in frozen.log and bool(await registrations(lab, frozen.pid))
+
+    await until(is_back)
     assert await registrations(lab, frozen.pid) != {before}
     assert await check_journal(lab.superuser, session_id) == journal
     assert [row["status"] for row in journal if row["kind"] == "tool"] == ["done"]
@@ -66,11 +67,16 @@ async def test_a_worker_stopped_in_a_transaction_holds_up_nothing_for_long(
     stuck = await lab.create(script("say Done."))
     frozen = await crew.start(moment="freeze_amid", capacity=1, **SHORT)
     await frozen.stopped()
-    async with asyncio.timeout(30):
-        while not await lab.superuser.fetchval(SILENT, frozen.pid, SHORT["dead_seconds"]):  # noqa: ASYNC110 - the database is asked
-            await asyncio.sleep(0.05)
+
+    async def is_missed() -> bool:
+        return bool(await lab.superuser.fetchval(SILENT, frozen.pid, SHORT["dead_seconds"]))
+
+    await until(is_missed)
     lost = await lab.create(script("say Done."))
-    assert await crew.fork(moment="before", capacity=1, reaps=False, **SHORT).ended() == -signal.SIGKILL
+    assert (
+        await crew.fork(moment="before", capacity=1, reaps=False, **SHORT).ended()
+        == -signal.SIGKILL
+    )
     await crew.start(**SHORT)
     assert (await lab.ended(lost))["state"] == "COMPLETE"
     assert (await lab.ended(stuck))["state"] == "COMPLETE"

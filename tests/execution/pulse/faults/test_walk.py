@@ -136,9 +136,7 @@ class Sessions(RuleBasedStateMachine):
 
     @rule(session=sessions, part=st.floats(0, 1))
     def go_back(self, session: str, part: float) -> None:
-        self.ask(
-            "POST", f"/api/sessions/{session}/rollback", {"to_seq": self.step(session, part)}
-        )
+        self.ask("POST", f"/api/sessions/{session}/rollback", {"to_seq": self.step(session, part)})
 
     @rule(target=sessions, session=sessions, part=st.floats(0, 1))
     def fork(self, session: str, part: float) -> Any:
@@ -206,7 +204,7 @@ class Sessions(RuleBasedStateMachine):
         async with asyncio.timeout(50):
             while True:
                 rows = await superuser.fetch(
-                    f"select * from sessions where tenant_id = $1 and {open_states}",  # noqa: S608 - written above
+                    f"select * from sessions where tenant_id = $1 and {open_states}",
                     self.tenant_id,
                     sorted(ENDED),
                 )
@@ -243,7 +241,7 @@ async def test_whatever_is_done_no_step_is_lost_and_the_books_are_right(
         settings=settings(
             max_examples=8,
             stateful_step_count=20,
-            deadline=None, verbosity=__import__("hypothesis").Verbosity.debug,
+            deadline=None,
             database=None,
             # What fails hangs on timing, too: fewer steps would mostly not fail any more.
             phases=[Phase.generate],

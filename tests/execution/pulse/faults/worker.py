@@ -23,13 +23,15 @@ from typing import Any, NoReturn
 from unittest.mock import patch
 
 from agentos.cli import runner
-from agentos.execution.pulse import dispatch, engine, finishing, journal, model_steps
+from agentos.execution.pulse import dispatch, engine, finishing, journal, model_calls, model_steps
+from agentos.execution.pulse.gates import checks
 from agentos.execution.pulse.journal import Fenced
 from agentos.execution.pulse.run import Run
 from agentos.integrations.models.prices import Catalogue
 from agentos.integrations.tools.base import ToolContext
 from agentos.integrations.tools.toolbox import Toolbox
 from agentos.kernel import database
+from agentos.tenancy.plans import PLANS
 
 _PR_SET_PDEATHSIG = 1
 COMMITTED = "a change was committed"
@@ -58,6 +60,11 @@ class Fault:
 def die() -> NoReturn:
     os.kill(os.getpid(), signal.SIGKILL)
     raise AssertionError("it is dead")
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
 
 
 def arm(fault: Fault) -> None:
@@ -124,7 +131,7 @@ def _count_commits(_: Fault) -> None:
 
     async def write(self: Run, *args: Any) -> Any:
         committed = await real(self, *args)
-        print(COMMITTED, flush=True)
+        _say(COMMITTED)
         return committed
 
     _put(Run, "_write", write)
@@ -156,7 +163,7 @@ def _freeze_before_commit(fault: Fault) -> None:
         try:
             return await real(self, *args)
         except Fenced:
-            print(REFUSED, flush=True)
+            _say(REFUSED)
             raise
         finally:
             free.set()
@@ -193,7 +200,7 @@ def _freeze_in_claim(fault: Fault) -> None:
                 os.kill(os.getpid(), signal.SIGSTOP)
             return super().items()
 
-    _put(dispatch, "PLANS", Plans(dispatch.PLANS))
+    _put(dispatch, "PLANS", Plans(PLANS))
 
 
 def _freeze_in_reap(fault: Fault) -> None:
@@ -208,7 +215,7 @@ def _freeze_in_reap(fault: Fault) -> None:
 
 
 def _die_in_model_call(fault: Fault) -> None:
-    real, count = model_steps.ask_model, itertools.count(1)
+    real, count = model_calls.ask_model, itertools.count(1)
 
     async def ask_model(run: Run, *args: Any) -> Any:
         if next(count) != fault.nth:
@@ -232,7 +239,7 @@ def _die_in_tool(fault: Fault) -> None:
 
 
 def _die_in_gate(fault: Fault) -> None:
-    real, count = finishing.check_gate, itertools.count(1)
+    real, count = checks.check_gate, itertools.count(1)
 
     async def check_gate(run: Run, gate: Any) -> Any:
         if next(count) != fault.nth:
@@ -246,7 +253,7 @@ def _die_in_gate(fault: Fault) -> None:
 async def _die_once(call: Awaitable[Any], condition: Callable[[], bool]) -> NoReturn:
     """Dies in the middle of a call, when its effect is there and its answer is not."""
     task = asyncio.ensure_future(call)
-    while not condition() and not task.done():
+    while not condition() and not task.done():  # noqa: ASYNC110 - nothing tells of the effect
         await asyncio.sleep(0.002)
     die()
 
@@ -293,7 +300,7 @@ def main() -> None:
             answer = os.fork()
             if answer == 0:
                 _work(order)
-        print(answer, flush=True)
+        _say(str(answer))
 
 
 if __name__ == "__main__":

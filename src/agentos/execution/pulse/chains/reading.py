@@ -8,6 +8,7 @@ and its depth is looked at first, because what follows goes as deep as the text 
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 import msgspec
@@ -59,12 +60,26 @@ def read_yaml(text: bytes) -> Any:
 def as_json(document: Any) -> bytes:
     """The document as JSON. Raises UnreadableChain for what JSON does not have."""
     try:
+        _check_finite(document)
         return msgspec.json.encode(document)
     except (TypeError, ValueError, RecursionError) as error:
         raise UnreadableChain(
             "It holds something that JSON has no word for.",
-            hint="Only text, numbers, true, false, null, lists and mappings with text as keys.",
+            hint="Only text, finite numbers, true, false, null, lists and mappings with text as keys.",
         ) from error
+
+
+def _check_finite(document: Any) -> None:
+    """Raises ValueError for infinity and the like, which would silently become null."""
+    left = [document]
+    while left:
+        each = left.pop()
+        if isinstance(each, float) and not math.isfinite(each):
+            raise ValueError("not a finite number")
+        if isinstance(each, dict):
+            left.extend(each.values())
+        elif isinstance(each, list):
+            left.extend(each)
 
 
 def _check_size(text: bytes) -> None:

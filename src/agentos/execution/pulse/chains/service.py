@@ -30,11 +30,18 @@ from agentos.execution.pulse.chains.schemas import (
     ItemRead,
     NodeRead,
 )
-from agentos.execution.pulse.configs import checked_config
+from agentos.execution.pulse.configs import (
+    PATTERN_SECONDS,
+    check_storable,
+    checked_but_patterns,
+    patterns_of,
+)
 from agentos.execution.pulse.front import PulseFront
 from agentos.execution.pulse.journal import Session
 from agentos.execution.pulse.service import end_session, locked
 from agentos.execution.pulse.states import ENDED
+from agentos.integrations.workspaces.errors import BadPattern, SearchTooSlow
+from agentos.integrations.workspaces.search import check_patterns
 from agentos.kernel.errors import AgentOSError, Kind
 from agentos.kernel.ids import uuid7
 from agentos.tenancy.pages import PageRequest, RowPage
@@ -88,20 +95,42 @@ async def check_chain(work: Work, front: PulseFront, body: ChainCreate) -> Chain
 
 
 async def _checked_plan(work: Work, front: PulseFront, definition: ChainDefinition) -> Plan:
+    check_storable(definition.model_dump(mode="python"))
     plan = plan_of(definition)
     for node in plan.nodes.values():
         try:
-            await checked_config(work, front, node.config)
+            await checked_but_patterns(work, front, node.config)
         except AgentOSError as error:
             if error.kind not in _FAULTS:
                 raise
-            raise BadNode(
-                f"nodes.{node.id}: {error.message}",
-                hint=error.advice,
-                node=node.id,
-                reason=error.code,
-            ) from error
+            raise _bad_node(node.id, "", error) from error
+    await _check_patterns(plan)
     return plan
+
+
+async def _check_patterns(plan: Plan) -> None:
+    """All of them at once: each by itself would take a process, and a chain has thousands."""
+    found = [
+        (node.id, where, pattern)
+        for node in plan.nodes.values()
+        for where, pattern in patterns_of(node.config)
+    ]
+    try:
+        await check_patterns([pattern for _, _, pattern in found], PATTERN_SECONDS)
+    except BadPattern as error:
+        node_id, where, _ = found[error.details["number"]]
+        raise _bad_node(node_id, f"{where}: ", error) from error
+    except SearchTooSlow as error:
+        raise BadPattern(f"The patterns of its gates: {error.message}") from error
+
+
+def _bad_node(node_id: str, where: str, error: AgentOSError) -> BadNode:
+    return BadNode(
+        f"nodes.{node_id}: {where}{error.message}",
+        hint=error.advice,
+        node=node_id,
+        reason=error.code,
+    )
 
 
 async def list_chains(

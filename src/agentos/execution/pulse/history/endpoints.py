@@ -22,6 +22,7 @@ from agentos.execution.pulse.history import (
 )
 from agentos.execution.pulse.history.reading import CurrentReader
 from agentos.execution.pulse.history.schemas import (
+    MOST_SEQ,
     CheckpointCreate,
     CheckpointRead,
     CheckpointRestore,
@@ -53,21 +54,20 @@ _BYTES: dict[int | str, dict[str, Any]] = {
     200: {"description": "The bytes.", "content": {"application/octet-stream": {}}}
 }
 
-# Journals are counted in 32 bits.
-_MOST_SEQ = 2**31 - 1
-Seq = Annotated[int, Path(ge=1, le=_MOST_SEQ)]
+Seq = Annotated[int, Path(ge=1, le=MOST_SEQ)]
 SeqQuery = Annotated[
-    int | None, Query(ge=1, le=_MOST_SEQ, description="After this step. Default: now.")
+    int | None, Query(ge=1, le=MOST_SEQ, description="After this step. Default: now.")
 ]
 FromSeq = Annotated[
     int | None,
-    Query(ge=0, le=_MOST_SEQ, description="From after this step on. Default: the start."),
+    Query(ge=0, le=MOST_SEQ, description="From after this step on. Default: the start."),
 ]
 ToSeq = Annotated[
-    int | None, Query(ge=0, le=_MOST_SEQ, description="Until after this step. Default: now.")
+    int | None, Query(ge=0, le=MOST_SEQ, description="Until after this step. Default: now.")
 ]
+# As many as a workspace takes; all of them, percent-encoded, still fit a request line.
 FilePath = Annotated[
-    str, Query(min_length=1, max_length=20_000, description="Relative to the workspace.")
+    str, Query(min_length=1, max_length=4_000, description="Relative to the workspace.")
 ]
 
 
@@ -131,7 +131,7 @@ async def restore_checkpoint(
 async def preview_rollback(
     session_id: UUID,
     reader: CurrentReader,
-    to_seq: Annotated[int, Query(ge=1, le=_MOST_SEQ, description="The last step that stays.")],
+    to_seq: Annotated[int, Query(ge=1, le=MOST_SEQ, description="The last step that stays.")],
 ) -> RollbackPreview:
     """What going back to a step would undo, and what it could not. Changes nothing."""
     return await previews.preview_rollback(reader, session_id, to_seq)

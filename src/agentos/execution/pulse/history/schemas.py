@@ -22,17 +22,20 @@ def _storable(prompt: str) -> str:
     return prompt
 
 
+# Journals are counted in 32 bits.
+MOST_SEQ = 2**31 - 1
+
 MorePrompt = Annotated[Prompt, AfterValidator(_storable)]
 _Model = Field(None, min_length=1, max_length=200, description="Null: the one it had.")
 
 
 class SessionContinue(Body):
-    prompt: MorePrompt
+    prompt: MorePrompt = Field(examples=["Now write the tests, too"])
     model: str | None = _Model
 
 
 class CheckpointCreate(Body):
-    name: Name
+    name: Name = Field(examples=["before the change"])
 
 
 class CheckpointRead(BaseModel):
@@ -57,12 +60,16 @@ class CheckpointRestore(Body):
 class RollbackCreate(Body):
     """Where to go back to: one of both."""
 
-    to_seq: int | None = Field(None, ge=1, description="The last step that stays.")
+    to_seq: int | None = Field(
+        None, ge=1, le=MOST_SEQ, description="The last step that stays.", examples=[1]
+    )
     checkpoint_id: UUID | None = None
 
 
 class SessionFork(Body):
-    seq: int = Field(ge=1, description="The last step that the new session shares.")
+    seq: int = Field(
+        ge=1, le=MOST_SEQ, description="The last step that the new session shares.", examples=[1]
+    )
     prompt: MorePrompt | None = Field(
         None, description="Added to the conversation; in place of the first prompt if that is all."
     )

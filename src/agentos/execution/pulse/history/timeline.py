@@ -52,8 +52,10 @@ async def list_steps(
 
 def after_seq(page: PageRequest) -> int:
     """The step to go on after."""
-    text = page.after or "0"
-    if not (text.isascii() and text.isdigit() and len(text) < 10):
+    text = page.after
+    if text is None:
+        return 0
+    if not (text.isascii() and text.isdigit() and len(text) < 10 and text[0] != "0"):
         raise BadCursor()
     return int(text)
 

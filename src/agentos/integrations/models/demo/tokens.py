@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 import msgspec
 
@@ -28,6 +29,8 @@ def pieces(text: str) -> list[str]:
     return _PIECE.findall(text)
 
 
+# A conversation repeats its tools and its beginning in every call; 1,024 texts are a few MB at most.
+@lru_cache(maxsize=1024)
 def count(text: str) -> int:
     """The tokens of a text. Of a very long one, all but the beginning is estimated."""
     if len(text) <= _COUNTED_LETTERS:
