@@ -205,6 +205,7 @@ THINGS: dict[str, tuple[Maker, Callable[[], str]]] = {
     "/api/sessions/{session_id}/resume": (Neighbour.paused_session, _missing_id),
     "/api/sessions/{session_id}/cancel": (Neighbour.queued_session, _missing_id),
     "/api/sessions/{session_id}/continue": (Neighbour.ended_session, _missing_id),
+    "/api/sessions/{session_id}/live": (Neighbour.worked_session, _missing_id),
     "/api/sessions/{session_id}/steps": (Neighbour.worked_session, _missing_id),
     "/api/sessions/{session_id}/steps/{seq}": (Neighbour.worked_session, _missing_id),
     "/api/sessions/{session_id}/steps/{seq}/whole": (Neighbour.worked_session, _missing_id),

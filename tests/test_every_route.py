@@ -40,8 +40,8 @@ PUBLIC = {
 NEEDS_NO_SCOPE = {
     "GET /api/auth/me": "everybody may know who they are",
 }
-# The stream never ends by itself; `Operation.send` only reads its beginning.
-ENDLESS = {"GET /api/events/stream"}
+# These streams do not end by themselves; `Operation.send` only reads their beginning.
+ENDLESS = {"GET /api/events/stream", "GET /api/sessions/{session_id}/live"}
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 
 from fastapi import FastAPI
@@ -42,6 +42,8 @@ from agentos.gateway.events.endpoints import mount as mount_events
 from agentos.gateway.events.endpoints import router as events
 from agentos.gateway.events.hub import EventHub
 from agentos.gateway.idempotency import Idempotency
+from agentos.gateway.live import Watchers
+from agentos.gateway.live import router as live
 from agentos.gateway.openapi import describe
 from agentos.gateway.parts import Parts
 from agentos.integrations.models.endpoints import router as models_router
@@ -73,6 +75,7 @@ ROUTERS = (
     usage,
     budgets,
     sessions,
+    live,
     history,
     checkpoints,
     approvals,
@@ -148,6 +151,7 @@ class Gateway:
     requests: ASGIApp
     streams: Streams
     watch: CredentialWatch
+    watchers: Watchers = field(default_factory=Watchers)
     models: ModelParts | None = None
     # Whether somebody else in this process keeps the models running.
     models_shared: bool = False
@@ -170,6 +174,7 @@ class Gateway:
     async def close(self) -> None:
         """Ends what would otherwise go on for ever, before the server waits for it."""
         await self.streams.close()
+        self.watchers.close()
         await self.watch.close()
 
 
@@ -191,6 +196,7 @@ def create_gateway(parts: Parts, shared: ModelParts | None = None) -> Gateway:
     app.state.directory = models.router.directory
     app.state.listing = models.listing
     app.state.pulse = _pulse(parts, models)
+    app.state.watchers = Watchers()
     app.state.auth = Auth(
         tokens=tokens,
         clock=parts.clock,
@@ -227,7 +233,7 @@ def create_gateway(parts: Parts, shared: ModelParts | None = None) -> Gateway:
         max_request_bytes=settings.max_model_request_bytes,
     )
     requests = _with_cors(Requests(edge, proxy), settings.cors_origins)
-    return Gateway(requests, streams, watch, models, shared is not None)
+    return Gateway(requests, streams, watch, app.state.watchers, models, shared is not None)
 
 
 def _pulse(parts: Parts, models: ModelParts) -> PulseFront:

@@ -12,6 +12,7 @@ import asyncpg
 
 from agentos.execution.pulse import agent, dispatch
 from agentos.execution.pulse.dispatch import Claimed
+from agentos.execution.pulse.live import WATCHED_SUBJECT
 from agentos.execution.pulse.parts import SIGNAL_SUBJECT, WAKE_SUBJECT, PulseParts
 from agentos.execution.pulse.run import Orders, Run
 from agentos.kernel.bus import Message
@@ -70,6 +71,7 @@ class Engine:
         subscriptions = [
             await bus.subscribe(WAKE_SUBJECT, self._wake),
             await bus.subscribe(SIGNAL_SUBJECT, self._signal),
+            await bus.subscribe(WATCHED_SUBJECT, self._watched),
         ]
         try:
             yield
@@ -86,6 +88,10 @@ class Engine:
         with suppress(ValueError):
             if UUID(bytes=message.data) in self._working:
                 await self._look_at_ours()
+
+    async def _watched(self, message: Message) -> None:
+        with suppress(ValueError):
+            self._parts.audience.seen(UUID(bytes=message.data))
 
     async def _join(self) -> None:
         """Becomes a worker under a new name: what the old one owned is not ours any more."""

@@ -7,11 +7,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from pydantic_ai.messages import ModelMessage, ModelResponse
-from pydantic_ai.models import ModelRequestParameters
+from pydantic_ai.messages import (
+    ModelMessage,
+    ModelResponse,
+    PartDeltaEvent,
+    PartStartEvent,
+    TextPart,
+    TextPartDelta,
+)
+from pydantic_ai.models import Model, ModelRequestParameters
 from pydantic_ai.settings import ModelSettings
 
 from agentos.execution.pulse import conversation
+from agentos.execution.pulse.live import Voice
 from agentos.execution.pulse.run import Run
 from agentos.execution.pulse.waits import Booked, Wait
 from agentos.integrations.models.failures import ModelCallFailed
@@ -78,12 +86,35 @@ async def ask_model(
         principal=(session.principal_kind, session.principal_id),
         book=lambda reservation, call: booked.append((reservation, call)),
     )
+    settings = _settings(run, most_tokens)
     try:
-        answer = await model.request(told, _settings(run, most_tokens), parameters)
+        if run.parts.audience.watches(session.id):
+            answer = await _aloud(run, model, told, settings, parameters)
+        else:
+            answer = await model.request(told, settings, parameters)
     except BaseException:
         settle(run, booked)
         raise
     return Asked(answer, booked, round((time.monotonic() - began) * 1000))
+
+
+async def _aloud(
+    run: Run,
+    model: Model,
+    told: list[ModelMessage],
+    settings: ModelSettings,
+    parameters: ModelRequestParameters,
+) -> ModelResponse:
+    """The same answer, its words passed on as they come."""
+    voice = Voice(run.parts.bus, run.session.id, run.session.seq + 1)
+    async with model.request_stream(told, settings, parameters) as stream:
+        async for event in stream:
+            if isinstance(event, PartStartEvent) and isinstance(event.part, TextPart):
+                await voice.say(event.part.content)
+            elif isinstance(event, PartDeltaEvent) and isinstance(event.delta, TextPartDelta):
+                await voice.say(event.delta.content_delta)
+    await voice.end()
+    return stream.get()
 
 
 def settle(run: Run, booked: Sequence[Booked]) -> None:

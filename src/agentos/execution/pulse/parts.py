@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
+from agentos.execution.pulse.live import Audience
 from agentos.execution.pulse.payloads import Payloads
 from agentos.integrations.models.router import ModelRouter
 from agentos.integrations.sandboxes.base import Sandbox
@@ -38,6 +39,7 @@ class PulseParts:
     payloads: Payloads
     # Wakes the workers: there is something in the queue.
     wake: Callable[[], Awaitable[None]] = field(repr=False)
+    audience: Audience = field(default_factory=Audience)
 
 
 async def pulse_parts(

@@ -103,7 +103,7 @@ async def list_events(
 @router.post("/ticket", status_code=201)
 async def create_ticket(work: CurrentWork, request: Request) -> TicketRead:
     """A ticket for the event socket, for browsers, which cannot send a header with it."""
-    return await issue_ticket(work, _credential(request))
+    return await issue_ticket(work, credential_of(request))
 
 
 @router.get(
@@ -130,13 +130,13 @@ async def stream_events(
         streams.hub,
         streams.watch,
         tenant_id=principal.tenant_id,
-        credential=_credential(request),
+        credential=credential_of(request),
         after=after if resumed is None else resumed,
         wanted=parse_types(types),
     )
 
 
-def _credential(request: Request) -> str:
+def credential_of(request: Request) -> str:
     """What the edge let this request in with."""
     headers = Headers(request.scope["headers"])
     credential = headers.bearer() or headers.cookie()
