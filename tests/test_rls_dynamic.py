@@ -240,7 +240,9 @@ async def test_a_tenant_sees_exactly_its_own_rows(world: World, db: Database) ->
 
 async def test_nobody_sees_nothing(world: World, db: Database) -> None:
     stranger = Tenant(uuid7(), uuid7(), "nobody@test.example")
-    for table in [*world.tables, *(Table(name, {}) for name in GLOBAL_TABLES)]:
+    # Which revision the schema has is nobody's secret: processes look whether they fit it.
+    closed = GLOBAL_TABLES.keys() - {"alembic_version"}
+    for table in [*world.tables, *(Table(name, {}) for name in closed)]:
         for nobody in (None, stranger):
             assert await touched(db, nobody, f"select from {table.name}") == 0, table.name
 

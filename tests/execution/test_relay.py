@@ -71,6 +71,8 @@ EXAMPLES: dict[object, Any] = {
     str: "Grüße, 'quoted' \u0001 ✓",
     int: 2**53,
     float: 0.25,
+    str | None: None,
+    datetime: datetime(2030, 1, 1, 12, tzinfo=UTC),
     list[str]: ["name", "slug"],
     dict[str, Any]: {"nested": {"list": [1, None, True, "ä"]}, "empty": {}},
 }

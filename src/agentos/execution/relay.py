@@ -120,8 +120,10 @@ class Relay:
             self._woken.clear()
             published, busy = await self._relay_once(connection, published)
             if not busy:
+                # Not wait_for: it loses a cancellation that comes together with the wake-up.
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(self._woken.wait(), _POLL_SECONDS)
+                    async with asyncio.timeout(_POLL_SECONDS):
+                        await self._woken.wait()
 
     async def _relay_once(
         self, connection: asyncpg.pool.PoolConnectionProxy[Any], published: int

@@ -211,7 +211,9 @@ async def _roll_back(connection: asyncpg.pool.PoolConnectionProxy[asyncpg.Record
     # A connection lost by now has rolled back by itself; the pool may have taken it back already,
     # and then even asking whether it is closed fails.
     with suppress(*_LOST):
-        if not connection.is_closed() and connection.is_in_transaction():
+        if not connection.is_closed():
+            # Also if no transaction seems to be open: whoever is cancelled in the middle of BEGIN
+            # has not heard yet that it has begun.
             await connection.execute("rollback")
 
 

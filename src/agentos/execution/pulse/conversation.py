@@ -5,19 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
-
-from pydantic_ai.messages import (
-    ModelMessage,
-    ModelMessagesTypeAdapter,
-    ModelRequest,
-    ModelResponse,
-    ToolCallPart,
-    ToolReturnPart,
-    UserPromptPart,
-)
+from typing import TYPE_CHECKING, Any
 
 from agentos.execution.pulse.journal import Step
+
+if TYPE_CHECKING:
+    # Only who talks to models needs it, and it takes long to load: the gateway reads journals, too.
+    from pydantic_ai.messages import ModelMessage, ModelResponse, ToolReturnPart, UserPromptPart
 
 # What a conversation is made of; the other kinds are about it.
 SPOKEN = frozenset({"message", "model", "tool", "compaction"})
@@ -59,6 +53,8 @@ def _tell(
     at: datetime,
 ) -> None:
     """Adds a part. Results of one answer belong together, and some wires insist on it."""
+    from pydantic_ai.messages import ModelRequest
+
     if told and isinstance(told[-1], ModelRequest):
         told[-1] = replace(told[-1], parts=[*told[-1].parts, part])
     else:
@@ -67,6 +63,8 @@ def _tell(
 
 def _unmade(call: ToolCall, step: Step) -> ToolReturnPart:
     """A result for a call that the session ended before: every call has to have one."""
+    from pydantic_ai.messages import ToolReturnPart
+
     return ToolReturnPart(
         tool_name=call.name,
         content="The session was interrupted before this call had a result.",
@@ -89,6 +87,8 @@ def in_context(path: Sequence[Step]) -> list[Step]:
 
 def answer_of(step: Step) -> ModelResponse:
     """An answer as the journal has it: what is read back is what the model is told."""
+    from pydantic_ai.messages import ModelMessagesTypeAdapter, ModelResponse
+
     if step.read is None:
         (answer,) = ModelMessagesTypeAdapter.validate_python([step.output])
         assert isinstance(answer, ModelResponse), "a model step holds an answer"
@@ -99,11 +99,15 @@ def answer_of(step: Step) -> ModelResponse:
 
 
 def answer_as_json(answer: ModelResponse) -> Any:
+    from pydantic_ai.messages import ModelMessagesTypeAdapter
+
     (plain,) = ModelMessagesTypeAdapter.dump_python([answer], mode="json")
     return plain
 
 
 def _part(step: Step) -> UserPromptPart | ToolReturnPart:
+    from pydantic_ai.messages import ToolReturnPart, UserPromptPart
+
     if step.kind == "tool":
         return ToolReturnPart(
             tool_name=step.name,
@@ -131,15 +135,11 @@ def last_answer(path: Sequence[Step]) -> Step | None:
 
 def calls_of(step: Step) -> list[ToolCall]:
     """The tool calls of an answer, in its order."""
-    parts = [part for part in answer_of(step).parts if isinstance(part, ToolCallPart)]
+    parts = [part for part in step.output["parts"] if part["part_kind"] == "tool-call"]
     return [
-        ToolCall(f"{step.seq}.{n}", part.tool_call_id, part.tool_name, _arguments(part))
+        ToolCall(f"{step.seq}.{n}", part["tool_call_id"], part["tool_name"], part["args"] or {})
         for n, part in enumerate(parts)
     ]
-
-
-def _arguments(part: ToolCallPart) -> str | dict[str, Any]:
-    return part.args if isinstance(part.args, str) else dict(part.args or {})
 
 
 def unanswered(path: Sequence[Step]) -> list[ToolCall]:

@@ -117,8 +117,10 @@ class Engine:
                 except _PASSING as error:
                     log.warning("nothing can be claimed right now", error=repr(error))
             if took == 0 or took == room:
+                # Not wait_for: it loses a cancellation that comes together with the wake-up.
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(self._woken.wait(), _POLL_SECONDS)
+                    async with asyncio.timeout(_POLL_SECONDS):
+                        await self._woken.wait()
 
     async def _claim(self, room: int) -> int:
         claimed = await dispatch.claim(

@@ -24,7 +24,7 @@ from agentos.execution.pulse.gates.checks import check_gate
 from agentos.execution.pulse.gates.evidence import changes_of
 from agentos.execution.pulse.gates.schemas import Gate
 from agentos.execution.pulse.gates.texts import storable, storable_value
-from agentos.execution.pulse.journal import Change, Step, encoded, state_step
+from agentos.execution.pulse.journal import Change, Step, encoded, snapshot_at, state_step
 from agentos.execution.pulse.model_calls import cost_of
 from agentos.execution.pulse.run import Run
 from agentos.execution.pulse.states import State
@@ -222,12 +222,6 @@ def rollback_target(path: Sequence[Step]) -> Step:
     asked = _asked_at(path)
     kept = [s for s in path if s.kind == "checkpoint" and (s.name != "end" or s.seq < asked)]
     return kept[-1] if kept else path[0]
-
-
-def snapshot_at(path: Sequence[Step], seq: int) -> UUID | None:
-    """The files as they were after a step."""
-    named = [s.snapshot_id for s in path if s.snapshot_id is not None and s.seq <= seq]
-    return named[-1] if named else None
 
 
 def _next_gate(run: Run) -> Gate | None:

@@ -422,3 +422,9 @@ select {STEP_COLUMNS} from ranges join steps
     on tenant_id = (select app_tenant()) and session_id = $1 and seq between low and high
 order by seq
 """  # noqa: S608 - only column lists written in this file are interpolated
+
+
+def snapshot_at(path: Sequence[Step], seq: int) -> UUID | None:
+    """The files as they were after a step."""
+    named = [s.snapshot_id for s in path if s.snapshot_id is not None and s.seq <= seq]
+    return named[-1] if named else None

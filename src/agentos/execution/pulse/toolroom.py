@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pydantic_ai.models import ModelRequestParameters
+from typing import TYPE_CHECKING
 
 from agentos.execution.pulse.engine_tools.names import ENGINE_TOOLS
 from agentos.execution.pulse.run import Run
@@ -18,6 +18,9 @@ from agentos.integrations.tools.policies.service import policies_of
 from agentos.integrations.tools.surroundings import Surroundings
 from agentos.integrations.tools.toolbox import Toolbox, open_toolbox
 from agentos.integrations.workspaces.workspace import Workspace
+
+if TYPE_CHECKING:
+    from pydantic_ai.models import ModelRequestParameters
 
 
 class Toolroom:

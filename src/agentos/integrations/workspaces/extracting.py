@@ -33,6 +33,7 @@ _DISTURBED = (
     errno.ELOOP,
     errno.EXDEV,
     errno.EAGAIN,
+    errno.EOPNOTSUPP,  # the mode of a symbolic link was to be set
 )
 
 

@@ -61,8 +61,10 @@ async def keep_advancing(parts: PulseParts) -> None:
             except (AgentOSError, asyncpg.PostgresError) as error:
                 log.warning("chains cannot be advanced right now", error=repr(error))
             if not advanced:
+                # Not wait_for: it loses a cancellation that comes together with the wake-up.
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(woken.wait(), _POLL_SECONDS)
+                    async with asyncio.timeout(_POLL_SECONDS):
+                        await woken.wait()
                 await asyncio.sleep(_BREATH_SECONDS)
 
 

@@ -18,7 +18,6 @@ from agentos.execution.pulse import journal, payloads
 from agentos.execution.pulse import repository as sessions
 from agentos.execution.pulse.conversation import SPOKEN
 from agentos.execution.pulse.errors import SessionNotFound
-from agentos.execution.pulse.finishing import snapshot_at
 from agentos.execution.pulse.front import PulseFront
 from agentos.execution.pulse.history import repository
 from agentos.execution.pulse.history.continuing import config_with, said
@@ -31,7 +30,7 @@ from agentos.execution.pulse.history.paths import (
 from agentos.execution.pulse.history.reading import Reader, check_step
 from agentos.execution.pulse.history.schemas import SessionFork
 from agentos.execution.pulse.history.timeline import whole_of
-from agentos.execution.pulse.journal import Step, numbered, state_step
+from agentos.execution.pulse.journal import Step, numbered, snapshot_at, state_step
 from agentos.execution.pulse.schemas import SessionDetails, title_of
 from agentos.execution.pulse.service import details
 from agentos.execution.pulse.states import State

@@ -7,14 +7,13 @@ from uuid import UUID
 
 from agentos.execution.pulse import repository as sessions
 from agentos.execution.pulse.errors import SessionNotFound
-from agentos.execution.pulse.finishing import snapshot_at
 from agentos.execution.pulse.history import repository
 from agentos.execution.pulse.history.files import changed_file
 from agentos.execution.pulse.history.paths import boundaries
 from agentos.execution.pulse.history.reading import Reader, check_step, path_to
 from agentos.execution.pulse.history.rollbacks import between_calls
 from agentos.execution.pulse.history.schemas import OutsideEffect, RollbackPreview, StepShort
-from agentos.execution.pulse.journal import Step
+from agentos.execution.pulse.journal import Step, snapshot_at
 from agentos.integrations.models.hosts import Hosts
 from agentos.integrations.tools.base import Repeat
 from agentos.integrations.tools.built_in import built_in_tools

@@ -19,7 +19,6 @@ from agentos.contracts.events import (
 )
 from agentos.execution.pulse import repository as sessions
 from agentos.execution.pulse.aftermath import lock_family, session_ended
-from agentos.execution.pulse.finishing import snapshot_at
 from agentos.execution.pulse.front import PulseFront
 from agentos.execution.pulse.history import repository
 from agentos.execution.pulse.history.continuing import (
@@ -46,7 +45,7 @@ from agentos.execution.pulse.history.schemas import (
     RollbackCreate,
     RolledBack,
 )
-from agentos.execution.pulse.journal import Session, Step, state_step
+from agentos.execution.pulse.journal import Session, Step, snapshot_at, state_step
 from agentos.execution.pulse.service import details, end_session, locked
 from agentos.execution.pulse.states import State, check_transition
 from agentos.kernel.errors import Invalid
