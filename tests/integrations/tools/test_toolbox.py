@@ -146,7 +146,7 @@ async def test_what_cannot_be_stored_is_not_in_a_result(context: ToolContext) ->
     toolbox = Toolbox(built_in_tools().values())
     await context.workspace.write("late", b"x" * 9000 + b"\n\0\xff\n")
     done = await toolbox.call("shell", {"command": "cat late"}, context)
-    assert done.text.endswith("\n\N{SYMBOL FOR NULL}\ufffd")
+    assert done.text.endswith("\n\ufffd\ufffd")
 
 
 @given(st.text(max_size=200))

@@ -23,7 +23,6 @@ from agentos.execution.pulse import conversation, outputs
 from agentos.execution.pulse.gates.checks import check_gate
 from agentos.execution.pulse.gates.evidence import changes_of
 from agentos.execution.pulse.gates.schemas import Gate
-from agentos.execution.pulse.gates.texts import storable, storable_value
 from agentos.execution.pulse.journal import Change, Step, encoded, snapshot_at, state_step
 from agentos.execution.pulse.model_calls import cost_of
 from agentos.execution.pulse.run import Run
@@ -31,6 +30,7 @@ from agentos.execution.pulse.states import State
 from agentos.execution.pulse.waits import Booked, Verdict, Wait
 from agentos.integrations.workspaces.workspaces import Change as ChangedPath
 from agentos.kernel.ids import uuid7
+from agentos.kernel.texts import storable
 
 # The message with which a gate sends the agent back to work.
 AGAIN = "gate"
@@ -275,7 +275,7 @@ def _result(
         {"path": c.path, "kind": c.kind, "size_before": c.size_before, "size_after": c.size_after}
         for c in changes[:_MOST_FILES]
     ]
-    result: dict[str, Any] = storable_value(
+    result: dict[str, Any] = storable(
         {
             "text": text,
             "output": None if output is None else output.value,

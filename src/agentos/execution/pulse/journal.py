@@ -21,6 +21,7 @@ from agentos.execution.pulse.states import ENDED, State, check_transition
 from agentos.kernel.database import Transaction
 from agentos.kernel.errors import Conflict
 from agentos.kernel.ids import TenantId, uuid7
+from agentos.kernel.texts import storable
 
 _RAW = msgspec.json.Decoder()
 _UNCERTAIN = (
@@ -207,7 +208,7 @@ def state_step(before: State, after: State, at: datetime, reason: str | None = N
 
 def doing(key: str, tool: str, call_id: str, arguments: Any) -> dict[str, Any]:
     """The mark of a call with effects outside, to be made before the call is."""
-    return storable({"key": key, "tool": tool, "call_id": call_id, "arguments": arguments})  # type: ignore[no-any-return]  # it is a dict as before
+    return storable({"key": key, "tool": tool, "call_id": call_id, "arguments": arguments})
 
 
 def cut_off(session_id: UUID, mark: dict[str, Any] | None, at: datetime) -> Change:
@@ -282,19 +283,6 @@ def event_columns(events: Sequence[Event]) -> tuple[list[Any], ...]:
         [event.type for event in events],
         [storable(msgspec.to_builtins(event)) for event in events],
     )
-
-
-def storable(value: Any) -> Any:
-    """The same, without what PostgreSQL's text cannot hold: zero bytes and lone surrogates."""
-    if isinstance(value, str):
-        if value.isascii() and "\0" not in value:
-            return value
-        return value.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
-    if isinstance(value, dict):
-        return {storable(key): storable(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [storable(item) for item in value]
-    return value
 
 
 _STORED = tuple(name for name in Step.__slots__ if name != "read")

@@ -6,13 +6,13 @@ from pydantic_ai.models import ModelRequestParameters
 from pydantic_ai.tools import ToolDefinition
 
 from agentos.execution.pulse import compaction, conversation, finishing, guards, tool_steps
-from agentos.execution.pulse.gates.texts import storable
 from agentos.execution.pulse.journal import Change, Step
 from agentos.execution.pulse.model_calls import FAILURES, Asked, ask_model, or_wait
 from agentos.execution.pulse.prompts import instructions_for
 from agentos.execution.pulse.run import Run
 from agentos.execution.pulse.toolroom import toolroom_of
 from agentos.integrations.models.failures import ErrorClass, ModelCallFailed
+from agentos.kernel.texts import storable
 
 _EMPTY = (
     "The model answered with nothing (it stopped because of: {}). Raise max_output_tokens, or use "

@@ -15,12 +15,12 @@ import msgspec
 
 from agentos.execution.pulse import conversation
 from agentos.execution.pulse.conversation import ToolCall
-from agentos.execution.pulse.gates.texts import storable
 from agentos.execution.pulse.journal import Step, encoded
 from agentos.execution.pulse.json_schemas import JsonSchema
 from agentos.execution.pulse.run import Run
 from agentos.execution.pulse.waits import Done
 from agentos.integrations.tools.base import Repeat, Tier, ToolSpec
+from agentos.kernel.texts import storable
 
 NAME = "final_answer"
 # The message that reminds the model of the tool.

@@ -20,6 +20,7 @@ from agentos.integrations.tools.errors import UnknownTool
 from agentos.integrations.tools.schemas import McpServer
 from agentos.integrations.tools.surroundings import Surroundings
 from agentos.kernel.errors import AgentOSError, Invalid
+from agentos.kernel.texts import storable
 
 
 class Toolbox:
@@ -72,13 +73,6 @@ class Toolbox:
         if name not in self._arguments:
             self._arguments[name] = Arguments(tool.spec.schema)
         return self._arguments[name].parse(arguments)
-
-
-def storable(text: str) -> str:
-    """The text without what neither JSON nor the database can hold."""
-    if "\0" in text:
-        text = text.replace("\0", "\N{SYMBOL FOR NULL}")
-    return text.encode(errors="replace").decode()
 
 
 def unknown_tool(name: str, known: Iterable[str]) -> UnknownTool:

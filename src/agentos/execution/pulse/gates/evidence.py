@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 
 from agentos.execution.pulse import conversation, outputs
-from agentos.execution.pulse.gates.texts import storable
 from agentos.execution.pulse.journal import encoded
 from agentos.execution.pulse.run import Run
 from agentos.integrations.workspaces.workspaces import Change
+from agentos.kernel.texts import storable
 
 _MOST_FILES = 200
 

@@ -18,12 +18,13 @@ from pydantic_ai.tools import ToolDefinition
 from agentos.execution.pulse import outputs
 from agentos.execution.pulse.gates.evidence import changed_files, result_text
 from agentos.execution.pulse.gates.schemas import RubricGate
-from agentos.execution.pulse.gates.texts import beginning_of, storable
+from agentos.execution.pulse.gates.texts import beginning_of
 from agentos.execution.pulse.json_schemas import JsonSchema
 from agentos.execution.pulse.model_calls import FAILURES, Asked, ask_model, or_wait, settle
 from agentos.execution.pulse.prompts import JUDGE
 from agentos.execution.pulse.run import Run
 from agentos.execution.pulse.waits import Verdict, Wait
+from agentos.kernel.texts import storable
 
 _VERDICT = {
     "type": "object",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from agentos.kernel.texts import storable
 
 MOST_OUTPUT = 4_000
 
@@ -19,19 +19,3 @@ def beginning_of(text: str, most: int) -> str:
     """The beginning of a text that may be long."""
     text = storable(text)
     return text if len(text) <= most else f"{text[:most]}\n[{len(text) - most} characters more.]"
-
-
-def storable(text: str) -> str:
-    """The text without what Postgres has no place for."""
-    return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
-
-
-def storable_value(value: Any) -> Any:
-    """The same for a JSON value, wherever a text is in it."""
-    if isinstance(value, str):
-        return storable(value)
-    if isinstance(value, dict):
-        return {storable(str(key)): storable_value(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [storable_value(item) for item in value]
-    return value
