@@ -37,15 +37,31 @@ _BY_TABLE: dict[tuple[str, str], Any] = {
     ("approvals", "kind"): "tool",
     ("chain_nodes", "state"): "PENDING",
     ("chains", "state"): "CREATED",
+    ("deliveries", "state"): "waiting",
+    ("post_actions", "after"): "any",
+    ("post_actions", "method"): "POST",
+    ("runs", "state"): "queued",
+    ("schedules", "kind"): "once",
     ("sessions", "state"): "CREATED",
     ("steps", "kind"): "message",
     ("steps", "parent"): 0,
     ("steps", "status"): "done",
+    ("team_messages", "source"): "chat",
+    ("team_messages", "state"): "queued",
+    ("teams", "provider"): "native",
     ("tool_policies", "decision"): "ask",
 }
-# One session and one chain a tenant: what is part of them names them.
-_OF_SESSION = {("sessions", "id"), ("chains", "id")}
-_PARTS = ("session_id", "chain_id")
+# One session, chain, team, … a tenant: what is part of them names them.
+_WHOLES = ("sessions", "chains", "teams", "schedules", "post_actions", "runs")
+_PARTS = ("session_id", "chain_id", "team_id", "schedule_id", "post_action_id", "run_id")
+# Columns that may be null, but not together with others.
+_ALSO = {
+    "approvals": {"session_id": "uuid"},
+    "post_actions": {"schedule_id": "uuid"},
+    "runs": {"schedule_id": "uuid"},
+    "schedules": {"team_id": "uuid", "prompt": "text"},
+    "webhooks": {"team_id": "uuid", "prompt": "text"},
+}
 
 
 @dataclass(frozen=True)
@@ -59,7 +75,7 @@ class Table:
             name: _BY_TABLE[self.name, name]
             if (self.name, name) in _BY_TABLE
             else tenant.user_id
-            if (self.name, name) in _OF_SESSION or name in _PARTS
+            if name in _PARTS or (name == "id" and self.name in _WHOLES)
             else _value(name, kind, tenant)
             for name, kind in self.columns.items()
         }
@@ -126,7 +142,7 @@ async def tenant_tables(superuser: Superuser) -> list[Table]:
     for row in rows:
         columns.setdefault(row["relname"], {})[row["attname"]] = row["kind"]
     assert len(columns) >= 14
-    return [Table(name, kinds) for name, kinds in columns.items()]
+    return [Table(name, kinds | _ALSO.get(name, {})) for name, kinds in columns.items()]
 
 
 async def make_tenant(superuser: Superuser) -> Tenant:

@@ -134,20 +134,26 @@ class SessionStepUncertain(Event, frozen=True):
 
 
 class ApprovalRequested(Event, frozen=True):
+    """A session or, with a `team_id`, the agent of a team waits for somebody's word."""
+
     type = "approval.requested"
     approval_id: UUID
-    session_id: UUID
+    session_id: UUID | None
     kind: str
     subject: str
     expires_at: datetime
+    team_id: UUID | None = None
+    message_id: UUID | None = None
 
 
 class ApprovalDecided(Event, frozen=True):
     type = "approval.decided"
     approval_id: UUID
-    session_id: UUID
+    session_id: UUID | None
     state: str
     decided_by: str | None
+    team_id: UUID | None = None
+    message_id: UUID | None = None
 
 
 class ChainCreated(Event, frozen=True):
@@ -454,6 +460,155 @@ class BudgetResumed(Event, frozen=True):
     cap_micros: int
 
 
+# Crews
+
+
+class TeamCreated(Event, frozen=True):
+    type = "team.created"
+    team_id: UUID
+    name: str
+    provider: str
+
+
+class TeamUpdated(Event, frozen=True):
+    """The team or one of its agents was changed; a running one goes on by the new version."""
+
+    type = "team.updated"
+    team_id: UUID
+    version: int
+    changed: list[str]
+
+
+class TeamDeleted(Event, frozen=True):
+    type = "team.deleted"
+    team_id: UUID
+    name: str
+
+
+class TeamStatusChanged(Event, frozen=True):
+    """How a team is: stopped, starting, running, degraded, crash_loop, repairing, error."""
+
+    type = "team.status_changed"
+    team_id: UUID
+    status: str
+    reason: str | None
+
+
+class TeamAlerted(Event, frozen=True):
+    """A team needs somebody: it was repaired as often as is tried, and does not run."""
+
+    type = "team.alerted"
+    team_id: UUID
+    name: str
+    reason: str
+
+
+class TeamMcpChanged(Event, frozen=True):
+    """How the MCP servers of a running team are, by name."""
+
+    type = "team.mcp_changed"
+    team_id: UUID
+    servers: dict[str, Any]
+
+
+class MessageQueued(Event, frozen=True):
+    type = "message.queued"
+    message_id: UUID
+    team_id: UUID
+    position: int
+    source: str
+    author: str
+    text: str
+
+
+class MessageStarted(Event, frozen=True):
+    """An agent works on the message; `attempt` is above 1 after a crash."""
+
+    type = "message.started"
+    message_id: UUID
+    team_id: UUID
+    attempt: int
+
+
+class MessageFinished(Event, frozen=True):
+    """The message is answered, failed, cancelled or uncertain. A long answer is shortened here."""
+
+    type = "message.finished"
+    message_id: UUID
+    team_id: UUID
+    state: str
+    answer: str
+    error: str | None
+    cost_micros: int
+
+
+class ScheduleChanged(Event, frozen=True):
+    """A schedule was created, updated, paused or resumed; `next_at` is null if nothing is to come."""
+
+    type = "schedule.changed"
+    schedule_id: UUID
+    name: str
+    change: str
+    next_at: datetime | None
+
+
+class ScheduleDeleted(Event, frozen=True):
+    type = "schedule.deleted"
+    schedule_id: UUID
+    name: str
+
+
+class WebhookChanged(Event, frozen=True):
+    """A webhook was created, updated, or given a new token."""
+
+    type = "webhook.changed"
+    webhook_id: UUID
+    name: str
+    change: str
+
+
+class WebhookDeleted(Event, frozen=True):
+    type = "webhook.deleted"
+    webhook_id: UUID
+    name: str
+
+
+class RunQueued(Event, frozen=True):
+    """A schedule or a webhook has fired."""
+
+    type = "run.queued"
+    run_id: UUID
+    schedule_id: UUID | None
+    webhook_id: UUID | None
+    due_at: datetime
+
+
+class RunStarted(Event, frozen=True):
+    type = "run.started"
+    run_id: UUID
+    schedule_id: UUID | None
+    webhook_id: UUID | None
+
+
+class RunFinished(Event, frozen=True):
+    type = "run.finished"
+    run_id: UUID
+    schedule_id: UUID | None
+    webhook_id: UUID | None
+    state: str
+    error: str | None
+
+
+class DeliveryFinished(Event, frozen=True):
+    """A post-action's call was taken, or given up."""
+
+    type = "run.delivered"
+    run_id: UUID
+    post_action_id: UUID
+    state: str
+    status: int | None
+
+
 EVENT_TYPES: dict[str, type[Event]] = {kind.type: kind for kind in Event.__subclasses__()}
 
 
@@ -485,10 +640,18 @@ def encode_envelope(
 
 
 def subject(tenant_id: UUID, event_type: str) -> str:
-    """The NATS subject an event is published on."""
-    return f"tenant.{tenant_id}.{event_type}"
+    """The NATS subject an event is published on.
+
+    What teams say among themselves is below `team`, and no event must be there.
+    """
+    root, dot, rest = event_type.partition(".")
+    return f"tenant.{tenant_id}.{_subject_root(root)}{dot}{rest}"
 
 
 def subject_roots() -> list[str]:
     """The first word of every event type: what the bus keeps under `tenant.*.{root}.>`."""
-    return sorted({kind.partition(".")[0] for kind in EVENT_TYPES})
+    return sorted({_subject_root(kind.partition(".")[0]) for kind in EVENT_TYPES})
+
+
+def _subject_root(root: str) -> str:
+    return "teams" if root == "team" else root

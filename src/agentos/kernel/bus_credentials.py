@@ -19,8 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import nkeys
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from agentos.kernel.errors import Invalid, SetupError
 
@@ -245,6 +243,10 @@ resolver_preload {{
         )
 
     def _derive(self, purpose: str, prefix: int) -> Any:
+        # Here, not above: a sidecar only uses credentials, and would carry 10 MB for nothing.
+        from cryptography.hazmat.primitives.hashes import SHA256
+        from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
         info = f"agentos/bus/1/{purpose}".encode()
         raw = HKDF(algorithm=SHA256(), length=32, salt=None, info=info).derive(self._secret)
         return nkeys.from_seed(nkeys.encode_seed(raw, prefix))

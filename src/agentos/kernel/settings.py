@@ -198,6 +198,46 @@ class Settings(BaseSettings):
         validation_alias=_env("AGENTOS_WORKSPACE_FILES"),
         description="Most files in one workspace.",
     )
+    gateway_url: str | None = Field(
+        None,
+        validation_alias=_env("AGENTOS_GATEWAY_URL"),
+        description="Where workers reach the gateway for their teams' model calls. "
+        "Unset: AGENTOS_HOST and AGENTOS_PORT on this machine.",
+    )
+    agents_dir: Path | None = Field(
+        None,
+        validation_alias=_env("AGENTOS_AGENTS_DIR"),
+        description="Where agent CLIs are installed. Unset: `agents` in the data directory.",
+    )
+    docker_host: str = Field(
+        "unix:///var/run/docker.sock",
+        validation_alias=_env("DOCKER_HOST"),
+        description="The Docker engine for teams with the docker runtime.",
+    )
+    docker_image: str = Field(
+        "agentos-agent",
+        validation_alias=_env("AGENTOS_DOCKER_IMAGE"),
+        description="The image of a team's leader container; see deploy/.",
+    )
+    docker_mounts: list[str] = Field(
+        default_factory=list,
+        validation_alias=_env("AGENTOS_DOCKER_MOUNTS"),
+        description="Directories of this machine to show the containers, read-only, as a JSON list "
+        "of `host:container`.",
+    )
+    scheduler_max_concurrent: int = Field(
+        10,
+        ge=1,
+        le=10_000,
+        validation_alias=_env("SCHEDULER_MAX_CONCURRENT"),
+        description="Runs of schedules that may be going on at once.",
+    )
+    run_retention_days: int = Field(
+        90,
+        ge=1,
+        validation_alias=_env("AGENTOS_RUN_RETENTION_DAYS"),
+        description="How long finished runs of schedules and webhooks are kept.",
+    )
     signup: Literal["open", "invite"] = Field(
         "invite",
         validation_alias=_env("AGENTOS_SIGNUP"),
@@ -284,6 +324,11 @@ class Settings(BaseSettings):
     def workspaces_dir(self) -> Path:
         """Where sessions have their files while they are worked on."""
         return self.data_dir / "workspaces"
+
+    @property
+    def cli_agents_dir(self) -> Path:
+        """Where agent CLIs are installed."""
+        return self.agents_dir or self.data_dir / "agents"
 
     @property
     def embedded_postgres(self) -> bool:

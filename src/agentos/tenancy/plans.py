@@ -34,6 +34,11 @@ class Plan:
     vault_secrets: int | None
     api_keys: int | None
     concurrent_model_calls: int | None
+    # Teams of CLI agents that are deployed at once, and what each may take of a machine.
+    deployed_teams: int | None
+    team_memory_mb: int
+    team_cpu_percent: int
+    team_processes: int
     # Not a limit: calls beyond it are charged for.
     api_calls_per_month: int | None
 
@@ -62,6 +67,10 @@ PLANS: dict[str, Plan] = {
             vault_secrets=50,
             api_keys=20,
             concurrent_model_calls=4,
+            deployed_teams=2,
+            team_memory_mb=2_048,
+            team_cpu_percent=100,
+            team_processes=256,
             api_calls_per_month=100_000,
         ),
         Plan(
@@ -83,6 +92,10 @@ PLANS: dict[str, Plan] = {
             vault_secrets=1_000,
             api_keys=200,
             concurrent_model_calls=50,
+            deployed_teams=20,
+            team_memory_mb=4_096,
+            team_cpu_percent=200,
+            team_processes=512,
             api_calls_per_month=5_000_000,
         ),
         Plan(
@@ -104,6 +117,10 @@ PLANS: dict[str, Plan] = {
             vault_secrets=Unlimited,
             api_keys=Unlimited,
             concurrent_model_calls=Unlimited,
+            deployed_teams=Unlimited,
+            team_memory_mb=8_192,
+            team_cpu_percent=400,
+            team_processes=1_024,
             api_calls_per_month=Unlimited,
         ),
     )

@@ -42,6 +42,14 @@ class Scope(StrEnum):
     APPROVALS_WRITE = "approvals:write"
     TOOLS_READ = "tools:read"
     TOOLS_WRITE = "tools:write"
+    TEAMS_READ = "teams:read"
+    TEAMS_WRITE = "teams:write"
+    MESSAGES_READ = "messages:read"
+    MESSAGES_WRITE = "messages:write"
+    SCHEDULES_READ = "schedules:read"
+    SCHEDULES_WRITE = "schedules:write"
+    WEBHOOKS_READ = "webhooks:read"
+    WEBHOOKS_WRITE = "webhooks:write"
 
 
 def known_scopes(names: Iterable[str]) -> frozenset[Scope]:
@@ -69,6 +77,11 @@ ROLE_SCOPES: dict[Role, frozenset[Scope]] = {
             Scope.SESSIONS_WRITE,
             Scope.APPROVALS_WRITE,
             Scope.TOOLS_READ,
+            Scope.TEAMS_READ,
+            Scope.MESSAGES_READ,
+            Scope.MESSAGES_WRITE,
+            Scope.SCHEDULES_READ,
+            Scope.WEBHOOKS_READ,
         }
     ),
 }
