@@ -87,7 +87,7 @@ def _list(state: str, session: str | None, url: str | None, *, as_json: bool) ->
         Column("About", lambda row: _cut(row["subject"])),
         Column("With", lambda row: _cut(_details(row))),
         Column("State", "state"),
-        Column("Session", "session_title"),
+        Column("Of", lambda row: _cut(_whose(row))),
         Column("Expires", "expires_at"),
         Column("Id", "id"),
     )
@@ -115,5 +115,12 @@ def _cut(text: str) -> str:
     return line if len(line) <= _LONGEST else line[: _LONGEST - 1] + "…"
 
 
+def _whose(row: Row) -> str:
+    """The session or the team that waits."""
+    if row["message_id"] is not None:
+        return f"team {row['team_name']}"
+    return f"session {row['session_title']}"
+
+
 def _about(row: Row) -> str:
-    return f"{_cut(row['subject']).rstrip('.')} (session {row['session_title']})"
+    return f"{_cut(row['subject']).rstrip('.')} ({_whose(row)})"

@@ -33,6 +33,12 @@ COMMANDS: dict[str, Lazy] = {
     "sessions": Lazy("sessions", "Sessions: what agents did, are doing, and shall do."),
     "approvals": Lazy("approvals", "What needs you: tool calls, gates and questions that wait."),
     "chains": Lazy("chains", "Sessions that build upon each other."),
+    "teams": Lazy("teams", "Teams of agents: a leader and its workers."),
+    "chat": Lazy("chat", "Talk to a team.", only=True),
+    "messages": Lazy("messages", "What teams were asked, and what they answered."),
+    "schedules": Lazy("schedules", "Ask teams and start sessions by the clock."),
+    "webhooks": Lazy("webhooks", "Let other systems ask teams and start sessions."),
+    "post-actions": Lazy("post_actions", "HTTP calls after runs of schedules and webhooks."),
     "tools": Lazy("tools", "What agents may use, and what people approve first."),
     "tenants": Lazy("tenants", "The tenants you belong to; for platform admins, all of them."),
     "members": Lazy("members", "The people of the tenant, and invitations."),
@@ -45,10 +51,12 @@ COMMANDS: dict[str, Lazy] = {
     "usage": Lazy("usage", "What was used and what it costs."),
     "budgets": Lazy("budgets", "Hard caps on what is spent."),
     "config": Lazy("config", "Every setting of this installation and its value.", only=True),
+    "agents": Lazy("agents", "Agent CLIs on this machine, for teams."),
     "db": Lazy("db", "The database schema of this installation."),
     "nats": Lazy("nats", "What an external NATS needs to know."),
     "platform": Lazy("platform", "Who runs this installation."),
     "doctor": Lazy("doctor", "Check every part and say how to fix what is wrong.", only=True),
+    "sidecar": Lazy("sidecar", "Run the process beside a team's agent CLI.", only=True),
 }
 
 

@@ -12,19 +12,22 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import timedelta
 from pathlib import Path
 
 import uvloop
 
 from agentos.contracts.events import subject_roots
 from agentos.control.platform.demo import Demo, ensure_demo
-from agentos.execution.pulse.parts import pulse_parts
+from agentos.execution.crews.parts import CrewParts, Runtimes
+from agentos.execution.pulse.parts import PulseParts, pulse_parts
 from agentos.execution.worker import Worker
 from agentos.gateway.parts import Parts
 from agentos.integrations.models.parts import ModelParts
 from agentos.kernel import tracing
 from agentos.kernel.bus import Bus, assert_sync_always
 from agentos.kernel.clock import SystemClock
+from agentos.kernel.crypto import derive
 from agentos.kernel.database import Database
 from agentos.kernel.engines.account import create_data_directory, engine_account
 from agentos.kernel.installation import (
@@ -39,6 +42,7 @@ from agentos.kernel.logs import configure_logging, get_logger
 from agentos.kernel.objects import ObjectStore
 from agentos.kernel.secret_key import load_secret_key
 from agentos.kernel.settings import Settings, load_settings
+from agentos.tenancy.tokens import Tokens
 from agentos.tenancy.vault.keyring import open_keyring
 from agentos.tenancy.vault.service import Vault
 
@@ -90,7 +94,7 @@ async def _up(settings: Settings, demo: bool, as_json: bool, say: Say) -> None:
         entrance = await _demo(parts, key) if demo else None
         models = parts.models(parts.outbox())
         await stack.enter_async_context(models.running())
-        worker = await _worker(parts, models)
+        worker = await _worker(parts, models, where, server.address)
         task = await stack.enter_async_context(_background(worker.run()))
         await stack.enter_async_context(server.running(create_gateway(parts, models)))
         stack.callback(say, "Stopping")
@@ -114,9 +118,11 @@ async def _serve(settings: Settings) -> None:
 
 async def _work(settings: Settings) -> None:
     key = load_secret_key(settings)
-    async with _connect(settings, key, addresses(settings, key), _logged) as parts:
+    where = addresses(settings, key)
+    async with _connect(settings, key, where, _logged) as parts:
         models = parts.models(parts.outbox())
-        worker = await _worker(parts, models)
+        gateway = settings.gateway_url or settings.url
+        worker = await _worker(parts, models, where, gateway)
         async with models.running(warm=False), _background(worker.run()) as task:
             log.info("working")
             await _failure_of(task)
@@ -175,7 +181,8 @@ def _object_store(settings: Settings) -> ObjectStore:
     return ObjectStore.open(url.get_secret_value() if url else None, settings.data_dir)
 
 
-async def _worker(parts: Parts, models: ModelParts) -> Worker:
+async def _worker(parts: Parts, models: ModelParts, where: Addresses, gateway: str) -> Worker:
+    """A worker whose teams reach their models through the gateway at this URL."""
     pulse = await pulse_parts(
         parts.settings,
         parts.clock,
@@ -187,7 +194,35 @@ async def _worker(parts: Parts, models: ModelParts) -> Worker:
         outbox=parts.outbox(),
         router=models.router,
     )
-    return Worker(parts.settings, parts.platform_db, parts.bus, parts.objects, parts.clock, pulse)
+    return Worker(
+        parts.settings,
+        parts.platform_db,
+        parts.bus,
+        parts.objects,
+        parts.clock,
+        pulse,
+        _crew(parts, pulse, where, gateway),
+    )
+
+
+def _crew(parts: Parts, pulse: PulseParts, where: Addresses, gateway: str) -> CrewParts:
+    settings, key = parts.settings, parts.secret_key
+    return CrewParts(
+        settings=settings,
+        db=parts.db,
+        platform_db=parts.platform_db,
+        bus=parts.bus,
+        bus_url=where.nats,
+        gateway_url=gateway,
+        authority=bus_authority(key),
+        tokens=Tokens(key, parts.clock, timedelta(seconds=settings.access_token_seconds)),
+        outbox=pulse.outbox,
+        clock=parts.clock,
+        objects=parts.objects,
+        vault=pulse.vault,
+        workspaces=pulse.workspaces,
+        runtimes=Runtimes(settings, pulse.sandbox, derive(key, "installation").hex()[:16]),
+    )
 
 
 async def _demo(parts: Parts, key: bytes) -> Demo | None:

@@ -102,6 +102,7 @@ where s.finished_at < $1 and s.state = any($2::text[])
       and p.finished_at is null)
   and not exists (select from chains n where n.tenant_id = s.tenant_id and n.id = s.chain_id
       and n.finished_at is null)
+  and not exists (select from teams t where t.tenant_id = s.tenant_id and t.session_id = s.id)
 order by s.finished_at limit $3 for update of s skip locked
 """
 _DELETE_CHAINS = """

@@ -6,11 +6,14 @@ import asyncio
 from dataclasses import dataclass
 from datetime import timedelta
 
+from agentos.execution.crews.keeping.engine import CrewEngine
+from agentos.execution.crews.parts import CrewParts
 from agentos.execution.pulse.chains.advance import keep_advancing
 from agentos.execution.pulse.engine import Engine
 from agentos.execution.pulse.parts import PulseParts
 from agentos.execution.relay import Relay
 from agentos.execution.retention import keep_discarding
+from agentos.execution.runs.engine import RunEngine
 from agentos.execution.sweeper import Retention, Sweeper
 from agentos.kernel.bus import Bus
 from agentos.kernel.clock import Clock
@@ -29,6 +32,7 @@ class Worker:
     objects: ObjectStore
     clock: Clock
     pulse: PulseParts
+    crew: CrewParts
 
     async def run(self) -> None:
         """Works until cancelled."""
@@ -48,6 +52,8 @@ class Worker:
         )
         async with asyncio.TaskGroup() as group:
             group.create_task(engine.run())
+            group.create_task(CrewEngine(self.crew, lambda: engine.worker_id).run())
+            group.create_task(RunEngine(self.pulse).run())
             group.create_task(keep_advancing(self.pulse))
             group.create_task(Relay(self.platform_db, self.bus).run())
             group.create_task(sweeper.run())

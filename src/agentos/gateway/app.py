@@ -22,6 +22,12 @@ from agentos.control.service_tokens.endpoints import router as service_tokens
 from agentos.control.tenants.endpoints import plan_router
 from agentos.control.tenants.endpoints import router as tenants
 from agentos.control.usage.endpoints import router as usage
+from agentos.execution.crews.endpoints import router as teams
+from agentos.execution.crews.endpoints import team_templates
+from agentos.execution.crews.front import CrewFront, CrewHints
+from agentos.execution.crews.messages.endpoints import router as messages
+from agentos.execution.crews.native_crew import NativeCrew
+from agentos.execution.post_actions.endpoints import router as post_actions
 from agentos.execution.pulse.approvals.endpoints import router as approvals
 from agentos.execution.pulse.chains.endpoints import router as chains
 from agentos.execution.pulse.endpoints import router as sessions
@@ -29,18 +35,23 @@ from agentos.execution.pulse.front import Hints, PulseFront
 from agentos.execution.pulse.history.endpoints import checkpoints
 from agentos.execution.pulse.history.endpoints import router as history
 from agentos.execution.pulse.payloads import Payloads
+from agentos.execution.runs.endpoints import router as runs
+from agentos.execution.schedules.endpoints import router as schedules
+from agentos.execution.webhooks.endpoints import router as webhooks
 from agentos.gateway import health
 from agentos.gateway.admission import Admission, AdmissionSettings
 from agentos.gateway.ai.models import ModelLists
 from agentos.gateway.ai.proxy import PREFIX as AI_PREFIX
 from agentos.gateway.ai.proxy import AiProxy
 from agentos.gateway.authentication import Authenticator
+from agentos.gateway.chat import router as chat
 from agentos.gateway.credential_watch import CredentialWatch
 from agentos.gateway.edge import Edge, EdgeSettings
 from agentos.gateway.events.endpoints import Streams
 from agentos.gateway.events.endpoints import mount as mount_events
 from agentos.gateway.events.endpoints import router as events
 from agentos.gateway.events.hub import EventHub
+from agentos.gateway.hooks import router as hooks
 from agentos.gateway.idempotency import Idempotency
 from agentos.gateway.live import Watchers
 from agentos.gateway.live import router as live
@@ -81,6 +92,15 @@ ROUTERS = (
     approvals,
     chains,
     tools,
+    teams,
+    team_templates,
+    messages,
+    chat,
+    schedules,
+    webhooks,
+    hooks,
+    runs,
+    post_actions,
     platform,
     health.router,
 )
@@ -196,6 +216,12 @@ def create_gateway(parts: Parts, shared: ModelParts | None = None) -> Gateway:
     app.state.directory = models.router.directory
     app.state.listing = models.listing
     app.state.pulse = _pulse(parts, models)
+    app.state.crew = CrewFront(
+        CrewHints(parts.bus),
+        NativeCrew(app.state.pulse),
+        models.router.directory,
+        settings.tool_hosts,
+    )
     app.state.watchers = Watchers()
     app.state.auth = Auth(
         tokens=tokens,

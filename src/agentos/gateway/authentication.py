@@ -1,4 +1,4 @@
-"""Who is behind a request: bearer token, API key, service token or cookie."""
+"""Who is behind a request: bearer token, API key, service token, webhook or cookie."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from agentos.control.api_keys import repository as api_keys
 from agentos.control.api_keys.service import PREFIX as API_KEY_PREFIX
 from agentos.control.auth import repository as auth
 from agentos.control.auth.errors import SignInEnded
+from agentos.execution.webhooks import repository as webhooks
+from agentos.execution.webhooks.service import PREFIX as WEBHOOK_PREFIX
 from agentos.kernel.clock import Clock
 from agentos.kernel.crypto import digest
 from agentos.kernel.database import Database
@@ -79,6 +81,9 @@ class Authenticator:
         api_key = parse_token(API_KEY_PREFIX, credential)
         if api_key is not None:
             return await self._api_key(api_key)
+        webhook = parse_token(WEBHOOK_PREFIX, credential)
+        if webhook is not None:
+            return await self._webhook(webhook)
         if self._tokens.use_of(credential) == Use.SERVICE:
             return await self._service(credential)
         return await self._user(credential)
@@ -100,6 +105,21 @@ class Authenticator:
             plan=row["plan"],
         )
         return _identity(principal, plan_for(row["plan"], row["limits"]), row["expires_at"])
+
+    async def _webhook(self, token: OpaqueToken) -> Identity:
+        async with self._db.transaction(tenant_id=token.tenant_id) as tx:
+            row = await webhooks.principal(tx, token.tenant_id, token.digest)
+        if row is None:
+            raise TokenInvalid("The webhook's token is not valid: unknown, rotated or disabled.")
+        principal = Principal(
+            kind=PrincipalKind.WEBHOOK,
+            id=str(row["id"]),
+            name=row["name"],
+            tenant_id=token.tenant_id,
+            scopes=frozenset(),
+            plan=row["plan"],
+        )
+        return _identity(principal, plan_for(row["plan"], row["limits"]), None)
 
     async def _service(self, credential: str) -> Identity:
         claims = self._tokens.read_service(credential)

@@ -47,6 +47,13 @@ class Server:
             ) from None
         self.port: int = self._socket.getsockname()[1]
 
+    @property
+    def address(self) -> str:
+        """The address at which processes of this machine reach it."""
+        host = self._socket.getsockname()[0]
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - compared, not bound
+        return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
+
     def url(self, settings: Settings) -> str:
         """The address to show people."""
         # The setting may say 0, which takes any free port.

@@ -92,6 +92,8 @@ class PrincipalKind(StrEnum):
     API_KEY = "api_key"
     SERVICE = "service"
     PLATFORM = "platform"
+    # Whoever knows the address of a webhook: it fires that one, and does nothing else.
+    WEBHOOK = "webhook"
 
 
 class Forbidden(AgentOSError):

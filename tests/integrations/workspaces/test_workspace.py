@@ -12,6 +12,7 @@ from agentos.integrations.workspaces.errors import (
     BadPath,
     BadPattern,
     FileMissing,
+    FileRefused,
     NotADirectory,
     NotAFile,
     SearchTooSlow,
@@ -193,3 +194,70 @@ async def test_only_the_root_is_open_to_others(tenant: Tenant) -> None:
     workspace.root.chmod(0o777)
     await tenant.open(workspace.id)
     assert workspace.root.stat().st_mode & 0o777 == 0o700
+
+
+async def test_links_are_made_in_place_of_files_and_links(tenant: Tenant) -> None:
+    workspace = await tenant.open()
+    await workspace.link("a/b/link", "../../missing")
+    assert await workspace.link_target("a/b/link") == "../../missing"
+    await workspace.write("real", b"1")
+    await workspace.link("a/b/link", "../../real")
+    assert await workspace.read("a/b/link") == b"1"
+    await workspace.write("a/file", b"2")
+    await workspace.link("a/file", "b")
+    assert (workspace.root / "a/file").lstat().st_uid == (workspace.root / "real").stat().st_uid
+    with pytest.raises(NotAFile):
+        await workspace.link("a/b", "x")
+    assert sorted(item.name for item in (workspace.root / "a").iterdir()) == ["b", "file"]
+    for path in ("a/b", "real", "."):
+        with pytest.raises(NotAFile):
+            await workspace.link_target(path)
+    with pytest.raises(FileMissing):
+        await workspace.link_target("missing")
+    for target in ("", "a\0b", "\ud800", "x" * 5000):
+        with pytest.raises(BadPath):
+            await workspace.link("l", target)
+    with pytest.raises(NotAFile):
+        await workspace.link(".", "x")
+
+
+async def test_what_is_moved_keeps_all_it_has(tenant: Tenant) -> None:
+    workspace = await tenant.open()
+    await workspace.write("d/inner/file", b"1")
+    await workspace.link("link", "d")
+    await workspace.write("there", b"2")
+    await workspace.move("d", "new/place")
+    assert await workspace.read("new/place/inner/file") == b"1"
+    await workspace.move("link", "other")
+    assert await workspace.link_target("other") == "d"
+    for taken in ("there", "other"):
+        with pytest.raises(FileRefused):
+            await workspace.move("new", taken)
+    with pytest.raises(FileMissing):
+        await workspace.move("missing", "x")
+    with pytest.raises(BadPath):
+        await workspace.move("new", "new/into/itself")
+    for path in (".", "../x", "/x"):
+        with pytest.raises(BadPath):
+            await workspace.move(path, "x")
+        with pytest.raises(BadPath):
+            await workspace.move("there", path)
+
+
+@pytest.mark.parametrize("target", ["/etc", "../../../../etc", "/proc/self/root/etc"])
+async def test_links_and_moves_do_not_leave_the_workspace(tenant: Tenant, target: str) -> None:
+    workspace = await tenant.open()
+    await workspace.write("file", b"1")
+    (workspace.root / "d").symlink_to(target)
+    with pytest.raises(BadPath):
+        await workspace.link("d/agentos-test", "x")
+    with pytest.raises(BadPath):
+        await workspace.link_target("d/localtime")
+    with pytest.raises(BadPath):
+        await workspace.move("file", "d/agentos-test")
+    with pytest.raises(BadPath):
+        await workspace.move("d/passwd", "stolen")
+    # A link itself may say anything; it is never followed out of here.
+    await workspace.link("out", f"{target}/passwd")
+    with pytest.raises(BadPath):
+        await workspace.read("out")

@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+import os
 from datetime import datetime
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from pydantic import BaseModel, Field, StringConstraints, model_validator
+from pydantic import BaseModel, Field, StringConstraints, field_validator, model_validator
 
 from agentos.integrations.tools.schemas import Argument, McpServer
+from agentos.integrations.workspaces.errors import BadPath
+from agentos.integrations.workspaces.workspace import checked_path
 from agentos.tenancy.schemas import Body, Name
 
 ProviderName = Literal["native", "claude-code", "opencode", "acp"]
@@ -25,6 +28,17 @@ Glob = Annotated[str, StringConstraints(min_length=1, max_length=500, pattern=r"
 ToolName = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00]*$")]
 Line = Annotated[str, StringConstraints(max_length=500, pattern=r"^[^\x00-\x1f\x7f]*$")]
 ModelName = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00]*$")]
+
+
+def _check_path(path: str) -> None:
+    try:
+        plain = os.fsdecode(checked_path(path))
+    except BadPath:
+        plain = ""
+    if not path or plain != path or path == "." or not path.isprintable():
+        raise ValueError(f"{path[:200]!r} is no plain path within the skill")
+    if path.lower() == "skill.md":
+        raise ValueError("SKILL.md is made of the instructions")
 
 
 class Permissions(Body):
@@ -59,6 +73,16 @@ class Skill(Body):
     files: dict[str, Markdown] = Field(
         default_factory=dict, max_length=50, description="More text files, by their path within it."
     )
+
+    @field_validator("files")
+    @classmethod
+    def _paths(cls, files: dict[str, str]) -> dict[str, str]:
+        for path in files:
+            _check_path(path)
+            above = [path[:n] for n, letter in enumerate(path) if letter == "/"]
+            if any(directory in files for directory in above):
+                raise ValueError(f"a part of {path[:200]} is a file itself")
+        return files
 
 
 class AgentPut(Body):
@@ -129,13 +153,28 @@ class TeamUpdate(Body):
 
     name: Name | None = None
     description: Annotated[str, StringConstraints(max_length=2000)] | None = None
+    runtime: RuntimeName | None = Field(None, description="Only while the team is stopped.")
     model: ModelName | None = None
+    command: Annotated[list[Argument], Field(min_length=1, max_length=100)] | None = None
     leader: AgentPut | None = None
     workers: Annotated[list[AgentPut], Field(max_length=50)] | None = None
     skills: Annotated[list[Skill], Field(max_length=100)] | None = None
     mcp_servers: Annotated[list[McpServer], Field(max_length=20)] | None = None
     allowed_hosts: Annotated[list[str], Field(max_length=100)] | None = None
     answer_seconds: int | None = Field(None, ge=5, le=86_400)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _same_provider(cls, given: Any) -> Any:
+        if isinstance(given, dict) and "provider" in given:
+            raise ValueError("the provider of a team cannot be changed; make another team")
+        return given
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """What is to be changed; null is as good as not given."""
+        values = {name: getattr(self, name) for name in self.model_fields_set}
+        return {name: value for name, value in values.items() if value is not None}
 
 
 class TeamRead(BaseModel):
@@ -191,3 +230,14 @@ class TemplateRead(BaseModel):
     provider: ProviderName
     agents: list[str]
     definition: dict[str, Any]
+
+
+class TemplateUse(Body):
+    """What is to be different in a team made of a template."""
+
+    name: Name | None = Field(None, description="Null: the template's.")
+    provider: ProviderName | None = None
+    runtime: RuntimeName | None = None
+    command: Annotated[list[Argument], Field(min_length=1, max_length=100)] | None = None
+    model: ModelName | None = None
+    deploy: bool = Field(False, description="Also start it.")

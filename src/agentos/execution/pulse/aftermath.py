@@ -1,4 +1,4 @@
-"""What the end of a session means to others: its approvals, its parent, its chain.
+"""What the end of a session means to others: its approvals, its parent, its chain, its team.
 
 Whoever ends a session also changes its parent's row, and whoever cancels one ends its sub-agents.
 So that no two wait for each other, rows of one family are locked from the ancestors down, always:
@@ -14,6 +14,7 @@ from uuid import UUID
 import asyncpg
 
 from agentos.contracts.events import ApprovalDecided, Event
+from agentos.execution.crews.native import conversation_ended
 from agentos.execution.pulse.states import ENDED
 from agentos.kernel.database import Transaction
 
@@ -59,10 +60,12 @@ async def session_ended(
     parent_id: UUID | None,
     chain_id: UUID | None,
     may_wait: bool = True,
+    in_team: bool = True,
 ) -> Sequence[Event]:
     """Withdraws what it waited for, and lets go on what waited for it. Returns what to announce.
 
-    `may_wait`: False if it is known that nobody was asked anything.
+    `may_wait`: False if it is known that nobody was asked anything. `in_team`: False if it is known
+    that it belongs to no team.
     """
     closed = await _close_approvals(tx, tenant_id, session_id, now) if may_wait else []
     if parent_id is not None:
@@ -74,12 +77,15 @@ async def session_ended(
             chain_id,
             now,
         )
-    return [
+    decided: list[Event] = [
         ApprovalDecided(
             approval_id=row["id"], session_id=session_id, state=row["state"], decided_by=None
         )
         for row in closed
     ]
+    if in_team and parent_id is None:
+        decided += await conversation_ended(tx, tenant_id, session_id, now)
+    return decided
 
 
 async def _wake_parent(tx: Transaction, tenant_id: UUID, parent_id: UUID) -> None:

@@ -65,6 +65,9 @@ async def checked_but_patterns(
     check_storable(config.model_dump(mode="python"))
     models = await front.directory.within(work.tx, work.tenant_id)
     targets(models, config.model)
+    for agent in config.agents:
+        if agent.model is not None:
+            _check_model(f"The agent {agent.name}", models, agent.model)
     _check_tools(config)
     AllowedHosts.parse(config.allowed_hosts, front.hosts)
     if config.output_schema is not None:
@@ -149,10 +152,14 @@ def _check_gate(gate: Gate, models: TenantModels) -> None:
     elif isinstance(gate, FileGate):
         _checked_path(where, gate.path)
     elif isinstance(gate, RubricGate) and gate.model is not None:
-        try:
-            targets(models, gate.model)
-        except ModelNotFound as error:
-            raise ModelNotFound(f"{where}: {error.message}") from None
+        _check_model(where, models, gate.model)
+
+
+def _check_model(where: str, models: TenantModels, model: str) -> None:
+    try:
+        targets(models, model)
+    except ModelNotFound as error:
+        raise ModelNotFound(f"{where}: {error.message}") from None
 
 
 def _checked_path(where: str, path: str) -> bytes:

@@ -49,6 +49,11 @@ class Engine:
         self._draining = False
         self._last_beat = 0.0
 
+    @property
+    def worker_id(self) -> UUID:
+        """Under which this process is alive now: another one after it was taken for dead."""
+        return self._worker.id
+
     async def run(self) -> None:
         """Works until cancelled; then finishes the steps it is at, and gives back the rest."""
         async with self._listening():

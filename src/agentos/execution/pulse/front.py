@@ -8,6 +8,7 @@ from uuid import UUID
 
 from fastapi import Depends, Request
 
+from agentos.execution.crews.hints import CHANGED_SUBJECT
 from agentos.execution.pulse.parts import SIGNAL_SUBJECT, WAKE_SUBJECT
 from agentos.execution.pulse.payloads import Payloads
 from agentos.integrations.models.directory import Directory
@@ -29,6 +30,10 @@ class Hints:
     async def changed(self, session_id: UUID) -> None:
         if self.bus.is_connected:
             await self.bus.publish(SIGNAL_SUBJECT, session_id.bytes)
+
+    async def team_changed(self, team_id: UUID) -> None:
+        if self.bus.is_connected:
+            await self.bus.publish(CHANGED_SUBJECT, team_id.bytes)
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,9 @@ from pydantic_ai.messages import (
 from pydantic_ai.models import Model, ModelRequestParameters
 from pydantic_ai.settings import ModelSettings
 
+from agentos.execution.crews.native_chat import chat_voice, tell_asked, tell_done
 from agentos.execution.pulse import conversation
-from agentos.execution.pulse.live import Voice
+from agentos.execution.pulse.live import Speaker, Together, Voice
 from agentos.execution.pulse.run import Run
 from agentos.execution.pulse.waits import Booked, Wait
 from agentos.integrations.models.failures import ModelCallFailed
@@ -87,11 +88,20 @@ async def ask_model(
         book=lambda reservation, call: booked.append((reservation, call)),
     )
     settings = _settings(run, most_tokens)
+    # With a limit of its own a call is about the conversation, and not a turn of it.
+    chat = await chat_voice(run) if most_tokens is None else None
+    speakers: list[Speaker] = [] if chat is None else [chat]
+    if run.parts.audience.watches(session.id):
+        speakers.append(Voice(run.parts.bus, session.id, session.seq + 1))
     try:
-        if run.parts.audience.watches(session.id):
-            answer = await _aloud(run, model, told, settings, parameters)
+        if chat is not None:
+            await tell_done(run, chat)
+        if speakers:
+            answer = await _aloud(Together(speakers), model, told, settings, parameters)
         else:
             answer = await model.request(told, settings, parameters)
+        if chat is not None:
+            await tell_asked(run, chat, answer)
     except BaseException:
         settle(run, booked)
         raise
@@ -99,14 +109,13 @@ async def ask_model(
 
 
 async def _aloud(
-    run: Run,
+    voice: Speaker,
     model: Model,
     told: list[ModelMessage],
     settings: ModelSettings,
     parameters: ModelRequestParameters,
 ) -> ModelResponse:
     """The same answer, its words passed on as they come."""
-    voice = Voice(run.parts.bus, run.session.id, run.session.seq + 1)
     async with model.request_stream(told, settings, parameters) as stream:
         async for event in stream:
             if isinstance(event, PartStartEvent) and isinstance(event.part, TextPart):

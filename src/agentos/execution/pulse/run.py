@@ -186,6 +186,7 @@ class Run:
                     parent_id=session.parent_id,
                     chain_id=session.chain_id,
                     may_wait=self._has_asked(),
+                    in_team=session.team_id is not None,
                 )
             if events:
                 await parts.outbox.announce(tx, session.tenant_id, now, *events)

@@ -6,6 +6,7 @@ from uuid import UUID
 
 from pydantic import BaseModel, Field, StringConstraints, field_validator, model_validator
 
+from agentos.execution.crews.schemas import Handle, Permissions
 from agentos.execution.pulse.gates.schemas import Gate
 from agentos.execution.pulse.states import State
 from agentos.integrations.tools.schemas import McpServer
@@ -60,6 +61,18 @@ class ApprovalRules(Body):
     on_expiry: Literal["reject", "approve", "fail"] = "reject"
 
 
+class AgentProfile(Body):
+    """An agent that a session can call by its name: as whom, with what, and within which limits."""
+
+    name: Handle
+    description: str = Field("", max_length=2000, description="What it is for: the caller is told.")
+    instructions: Whole | None = Field(None, max_length=400_000)
+    model: str | None = Field(
+        None, min_length=1, max_length=200, description="Null: that of the session."
+    )
+    permissions: Permissions = Field(default_factory=Permissions)
+
+
 class SessionConfig(Body):
     """What a session shall do, with what, and within which limits."""
 
@@ -95,6 +108,15 @@ class SessionConfig(Body):
         None, ge=0, le=_MOST_MICROS, description="A hard cap on what its model calls may cost."
     )
     sub_agents: bool = Field(True, description="Whether it may start sessions of its own.")
+    agents: list[AgentProfile] = Field(
+        default_factory=list,
+        max_length=50,
+        description="Sub-agents that it can call by name with spawn_agents.",
+    )
+    permissions: Permissions | None = Field(
+        None,
+        description="What its tools may do, besides what the tools policy of the tenant allows.",
+    )
 
     @field_validator("files")
     @classmethod
@@ -108,6 +130,13 @@ class SessionConfig(Body):
         names = [gate.name for gate in self.gates]
         if len(set(names)) < len(names):
             raise ValueError("two gates have the same name")
+        return self
+
+    @model_validator(mode="after")
+    def _agents_have_names_of_their_own(self) -> SessionConfig:
+        names = [agent.name for agent in self.agents]
+        if len(set(names)) < len(names):
+            raise ValueError("two agents have the same name")
         return self
 
 

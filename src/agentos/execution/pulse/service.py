@@ -222,6 +222,7 @@ async def end_session(
         now,
         parent_id=session.parent_id,
         chain_id=session.chain_id,
+        in_team=session.team_id is not None,
     )
     await work.outbox.announce(work.tx, work.tenant_id, now, *events)
     await charge_compute(work.tx, work.tenant_id, now, session.ran_ms, ran_ms)

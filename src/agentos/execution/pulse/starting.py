@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from agentos.execution.crews.native_desk import lay_out
 from agentos.execution.pulse.finishing import checkpoint_of
 from agentos.execution.pulse.journal import Change
 from agentos.execution.pulse.run import Run
@@ -16,6 +17,8 @@ async def prepare(run: Run) -> None:
 
     Until the commit nothing is known of it, and the next worker does it again from the start.
     """
+    if await lay_out(run):
+        return
     given, session = run.config.files, run.session
     if (not given and session.snapshot_id is None) or _is_prepared(run):
         return

@@ -10,6 +10,7 @@ from uuid import UUID
 
 from agentos.gateway.events import frames
 from agentos.gateway.events.channel import Channel
+from agentos.gateway.events.chats import Chats
 from agentos.gateway.events.errors import RESTARTING, Ending, ShuttingDown, TooManyStreams
 from agentos.gateway.events.filters import TypeFilter
 from agentos.gateway.events.frames import Frame
@@ -134,6 +135,8 @@ class EventHub:
         self._keeper: asyncio.Task[None] | None = None
         self._gate = asyncio.Semaphore(_HISTORY_READERS)
         self._closed = False
+        # What teams say while they answer: beside history, and without a place in it.
+        self.chats = Chats(db, bus)
 
     @asynccontextmanager
     async def attach(
@@ -189,6 +192,7 @@ class EventHub:
                 feed.end(RESTARTING)
         for entry in entries:
             await _close(entry)
+        await self.chats.close()
 
     def _enter(self, tenant_id: UUID) -> _Entry:
         if self._closed:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
 from urllib.parse import parse_qs
+from uuid import UUID
 
+import msgspec
 from starlette.types import Receive, Send
 from starlette.types import Scope as AsgiScope
 
+from agentos.gateway.authentication import Identity
 from agentos.gateway.credential_watch import CredentialWatch
+from agentos.gateway.events.chats import Chats
 from agentos.gateway.events.credentials import Doorkeeper
 from agentos.gateway.events.errors import BadPosition, Ending, credential_ended
 from agentos.gateway.events.filters import parse_types
@@ -22,6 +27,7 @@ from agentos.kernel.errors import AgentOSError, Kind
 from agentos.tenancy.principals import Scope
 
 _CLOSE_SECONDS = 2.0
+_MOST_WATCHED = 20  # teams whose chat one socket brings
 _MOST_REASON_BYTES = 123  # what a close frame holds
 
 
@@ -57,8 +63,11 @@ class EventSocket:
             )
             with suppress(OSError):  # the client left while it was being let in
                 await send({"type": "websocket.accept"})
-                feed.write_directly(scope["extensions"][WRITE_NOW]["write"])
-                await _serve(feed, receive, send)
+                write = scope["extensions"][WRITE_NOW]["write"]
+                feed.write_directly(write)
+                watching = Watching(self._hub.chats, self._watch, credential, identity, write)
+                stack.push_async_callback(watching.close)
+                await _serve(feed, watching, receive, send)
 
 
 def parse_position(text: str | None) -> int | None:
@@ -70,11 +79,83 @@ def parse_position(text: str | None) -> int | None:
     return int(text)
 
 
-async def _serve(feed: Feed, receive: Receive, send: Send) -> None:
+class Watching:
+    """The teams whose chat a socket brings besides events.
+
+    A piece goes out at once or, to a client that is behind, not at all: it has no place in history,
+    and the client sees by its number that one is missing.
+    """
+
+    def __init__(
+        self,
+        chats: Chats,
+        watch: CredentialWatch,
+        credential: str,
+        identity: Identity,
+        write: Callable[[bytes], bool],
+    ):
+        self._chats = chats
+        self._tenant_id = identity.principal.tenant_id
+        self._may = Scope.MESSAGES_READ in identity.principal.scopes
+        self._watch_credential = watch
+        self._credential = credential
+        self._write = write
+        self._teams: dict[UUID, AsyncExitStack] = {}
+
+    async def obey(self, text: str) -> None:
+        """Does what `{"watch": "<team>"}` and `{"unwatch": "<team>"}` say; ignores all else."""
+        try:
+            order = _order.decode(text)
+        except (msgspec.DecodeError, UnicodeEncodeError):
+            return
+        if order.watch is not None:
+            await self._watch(order.watch)
+        elif order.unwatch is not None and order.unwatch in self._teams:
+            await self._teams.pop(order.unwatch).aclose()
+
+    async def _watch(self, team_id: UUID) -> None:
+        if not self._may or team_id in self._teams or len(self._teams) >= _MOST_WATCHED:
+            return
+        with suppress(AgentOSError):
+            if not await self._chats.exists(self._tenant_id, team_id):
+                return
+            stack = AsyncExitStack()
+            stack.enter_context(
+                self._watch_credential.watching(self._credential, Scope.MESSAGES_READ, self._lost)
+            )
+            await stack.enter_async_context(
+                self._chats.listening(
+                    self._tenant_id, team_id, lambda piece: self._tell(piece.frame)
+                )
+            )
+            self._teams[team_id] = stack
+
+    def _tell(self, frame: Frame) -> None:
+        if self._may:
+            self._write(frame.framed)
+
+    def _lost(self, _: AgentOSError) -> None:
+        """The credential may not read messages any more; events it may still, or ends by them."""
+        self._may = False
+
+    async def close(self) -> None:
+        while self._teams:
+            await self._teams.popitem()[1].aclose()
+
+
+class _Order(msgspec.Struct, forbid_unknown_fields=True):
+    watch: UUID | None = None
+    unwatch: UUID | None = None
+
+
+_order = msgspec.json.Decoder(_Order)
+
+
+async def _serve(feed: Feed, watching: Watching, receive: Receive, send: Send) -> None:
     ending = await pump(
         feed,
         write=lambda frames: send({"type": "websocket.send", "frame": _framed(frames)}),
-        listen=_listen(receive, send),
+        listen=_listen(watching, receive, send),
     )
     if ending is not None:
         await _close(send, ending, feed.sent)
@@ -86,14 +167,17 @@ def _framed(frames: list[Frame]) -> bytes:
     return framed(b"\n".join([frame.data for frame in frames]))
 
 
-async def _listen(receive: Receive, send: Send) -> None:
-    """Answers pings until the client goes; anything else it says is ignored."""
+async def _listen(watching: Watching, receive: Receive, send: Send) -> None:
+    """Answers pings and watches teams until the client goes; anything else it says is ignored."""
     while True:
         message = await receive()
         if message["type"] == "websocket.disconnect":
             return
-        if message.get("text") == "ping":
+        text = message.get("text")
+        if text == "ping":
             await send({"type": "websocket.send", "text": "pong"})
+        elif text:
+            await watching.obey(text)
 
 
 async def _close(send: Send, ending: Ending, after: int) -> None:

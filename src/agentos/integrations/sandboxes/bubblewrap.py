@@ -7,20 +7,29 @@ how it is called, would be a mistake with all rights.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import math
 import os
-import select
 import shutil
 import signal
 import subprocess
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from agentos.integrations.sandboxes.base import Command, Limits, Outcome, SandboxMissing
+from agentos.integrations.sandboxes.base import Command, Inside, Limits, Outcome, SandboxMissing
 from agentos.integrations.sandboxes.cgroups import Cgroups, entering
 from agentos.integrations.sandboxes.commands import READABLE_ETC, account_of, check, environment
+from agentos.integrations.sandboxes.processes import (
+    below,
+    first_child,
+    has_ended,
+    is_first_inside,
+    proportional_bytes,
+)
 from agentos.integrations.sandboxes.running import kill_group, memory_file, run_to_end
 from agentos.integrations.sandboxes.seccomp import filter_within_namespaces
 from agentos.integrations.sandboxes.status import Status, outcome
@@ -28,7 +37,6 @@ from agentos.integrations.sandboxes.status import Status, outcome
 WORKSPACE = "/workspace"
 EGRESS = "/run/egress.sock"
 _INSIDE = "1000"
-_TMP_BYTES = 64 * 1024 * 1024
 _SHM_BYTES = 16 * 1024 * 1024
 # The one of bubblewrap that waits outside, and the first process inside.
 _OWN = 2
@@ -36,6 +44,7 @@ _OWN = 2
 # do so, too, but nobody waits for it: it would end after `run`, and be a zombie until then. What a
 # shell has to say about a command that a signal killed is thrown away.
 _FIRST = ("/bin/sh", "-c", 'exec 3>&2 2>/dev/null; "$@" 2>&3 3>&-; exit $?', "sh")
+_POLL_SECONDS = 0.005
 # How often it is asked for before bubblewrap is ended without it.
 _PATIENCE = 20
 # Node, git and others give up where the account they run as has no name.
@@ -56,7 +65,10 @@ class Bubblewrap:
     def name(self) -> str:
         return "bubblewrap"
 
-    async def run(self, command: Command) -> Outcome:
+    async def run(
+        self, command: Command, *, on_start: Callable[[Inside], None] | None = None
+    ) -> Outcome:
+        """As every sandbox does. `on_start` is told when the command itself has begun."""
         check(command)
         uid = account_of(command)
         with ExitStack() as files:
@@ -73,13 +85,17 @@ class Bubblewrap:
                 "--args",
                 str(arguments),
             ]
+            if on_start is not None:
+                files.callback(asyncio.create_task(tree.announce(on_start)).cancel)
+            limiting = _limiting(command.limits, counted=tree.group is not None)
             ended = await run_to_end(
-                [*argv, "--", *_FIRST, *_limiting(command.limits), *command.argv],
+                [*argv, "--", *_FIRST, *limiting, *command.argv],
                 files=files,
                 stdin=command.stdin,
                 passed=(arguments, status.write_end, *given.all),
                 tree=tree,
                 limits=command.limits,
+                on_output=command.on_output,
             )
             return outcome(ended, status, memory_ran_out=tree.memory_ran_out)
 
@@ -122,7 +138,6 @@ def _layout() -> tuple[str, ...]:
     for name in READABLE_ETC:
         options += ["--ro-bind-try", name, name]
     options += ["--proc", "/proc", "--dev", "/dev"]
-    options += ["--size", str(_TMP_BYTES), "--tmpfs", "/tmp"]  # noqa: S108 - its own, in there
     options += ["--size", str(_SHM_BYTES), "--tmpfs", "/dev/shm"]  # noqa: S108
     # It is a tmpfs, too, and without a bound.
     options += ["--remount-ro", "/dev"]
@@ -139,9 +154,14 @@ def _own_options(command: Command, given: _Given, status_end: int) -> list[str]:
     options = []
     for name, fd in given.etc.items():
         options += ["--ro-bind-data", str(fd), f"/etc/{name}"]
+    # Its own, in there.
+    options += ["--size", str(command.limits.tmp_bytes), "--tmpfs", "/tmp"]  # noqa: S108
     options += ["--bind", str(command.workspace.resolve()), WORKSPACE, "--chdir", WORKSPACE]
     if command.egress is not None:
         options += ["--bind", str(command.egress.resolve()), EGRESS]
+    for mount in command.mounts:
+        bind = "--bind" if mount.writable else "--ro-bind"
+        options += [bind, str(mount.source.resolve()), mount.target]
     options += ["--remount-ro", "/"]
     for name, value in environment(command, WORKSPACE).items():
         options += ["--setenv", name, value]
@@ -155,12 +175,15 @@ def _dropping(uid: int) -> list[str]:
     return [_program("setpriv"), *options, "--pdeathsig=KILL", "--"]
 
 
-def _limiting(limits: Limits) -> list[str]:
+def _limiting(limits: Limits, *, counted: bool) -> list[str]:
     """Set inside, where processes are counted for this sandbox alone and not for the account."""
+    seconds = limits.cpu_seconds
+    cpu = [] if math.isinf(seconds) else [f"--cpu={math.ceil(seconds)}:{math.ceil(seconds) + 1}"]
+    data = [f"--data={limits.memory_bytes}"] if limits.memory_by_process or not counted else []
     return [
         "/usr/bin/prlimit",
-        f"--cpu={limits.cpu_seconds}:{limits.cpu_seconds + 1}",
-        f"--data={limits.memory_bytes}",
+        *cpu,
+        *data,
         f"--fsize={limits.file_bytes}",
         # The first process inside counts, too.
         f"--nproc={limits.processes + 1}",
@@ -199,6 +222,8 @@ class _Tree:
         self._status = status
         self._uid = uid
         self._first: int | None = None  # a pidfd
+        self._first_pid = 0
+        self._command: int | None = None  # a pidfd
         self._asked = 0
 
     def kill(self, pid: int) -> None:
@@ -215,10 +240,44 @@ class _Tree:
         if self.group is not None:
             self.memory_ran_out = self.group.memory_ran_out()
 
+    async def announce(self, on_start: Callable[[Inside], None]) -> None:
+        """Tell when the command has begun; never, if it does not."""
+        while self._command is None:
+            await asyncio.sleep(_POLL_SECONDS)
+            self._find_command()
+        on_start(self)
+
+    def terminate(self) -> None:
+        if self._command is not None:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._command, signal.SIGTERM)
+
+    def memory_bytes(self) -> int | None:
+        if self._first is None or has_ended(self._first):
+            return None
+        if self.group is not None and (used := self.group.memory_bytes()) is not None:
+            return used
+        return proportional_bytes([self._first_pid, *below(self._first_pid)])
+
     def gone(self) -> bool:
-        if self._first is not None and not _has_ended(self._first):
+        if self._first is not None and not has_ended(self._first):
             return False
         return self.group is None or self.group.swept()
+
+    def _find_command(self) -> None:
+        """The first process's own child; the signal to end is kept from that one by the kernel."""
+        if self._first is None:
+            self._find_first()
+        if self._first is None or has_ended(self._first):
+            return
+        pid = first_child(self._first_pid)
+        if pid is None:
+            return
+        with contextlib.suppress(OSError):
+            fd = os.pidfd_open(pid)
+            self._files.callback(os.close, fd)
+            if first_child(self._first_pid) == pid:
+                self._command = fd
 
     def _find_first(self) -> None:
         pid = self._status.told("child-pid")
@@ -228,21 +287,5 @@ class _Tree:
             fd = os.pidfd_open(pid)
             self._files.callback(os.close, fd)
             # The number may belong to another process by now, which must not be hurt.
-            if _is_first_inside(pid, self._uid):
-                self._first = fd
-
-
-def _is_first_inside(pid: int, uid: int) -> bool:
-    try:
-        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    except OSError:
-        return False
-    status = dict(line.split(":", 1) for line in lines)
-    pids = status.get("NSpid", "").split()
-    return pids[1:] == ["1"] and status["Uid"].split()[0] == str(uid)
-
-
-def _has_ended(pidfd: int) -> bool:
-    poll = select.poll()
-    poll.register(pidfd, select.POLLIN)
-    return bool(poll.poll(0))
+            if is_first_inside(pid, self._uid):
+                self._first, self._first_pid = fd, pid

@@ -12,7 +12,7 @@ import shlex
 import signal
 import subprocess
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from agentos.integrations.sandboxes.base import Limits
@@ -20,6 +20,12 @@ from agentos.integrations.sandboxes.running import SandboxFailed
 
 _NAME = "agentos-sandboxes"
 _numbers = itertools.count()
+# In version 2 and in version 1: the file, and the line of memory.stat to leave out.
+_USED = (
+    ("memory.current", "inactive_file"),
+    ("memory.usage_in_bytes", "total_inactive_file"),
+)
+_CPU_PERIOD = 100_000  # microseconds
 
 
 @dataclass(frozen=True)
@@ -37,6 +43,15 @@ class Cgroup:
                     if key == "oom_kill" and int(value) > 0:
                         return True
         return False
+
+    def memory_bytes(self) -> int | None:
+        """What is used in here, without what was only read from files and can be dropped."""
+        for place in self.places:
+            for used, idle in _USED:
+                if lines := _lines(place / used):
+                    counted = dict(line.split() for line in _lines(place / "memory.stat"))
+                    return max(0, int(lines[0]) - int(counted.get(idle, 0)))
+        return None
 
     def kill(self) -> None:
         """End every process in here. One that is being born may need a second call."""
@@ -71,6 +86,8 @@ class _Base:
     place: Path
     memory: tuple[str, ...] = ()
     pids: tuple[str, ...] = ()
+    # With how the share of a period is written there.
+    cpu: tuple[tuple[str, str], ...] = ()
     fixed: tuple[tuple[str, str], ...] = ()
 
 
@@ -106,6 +123,10 @@ class Cgroups:
                 _set(place / file, str(limits.memory_bytes))
             for file in base.pids:
                 _set(place / file, str(limits.processes + spare_processes))
+            if limits.cpu_percent is not None:
+                quota = limits.cpu_percent * _CPU_PERIOD // 100
+                for file, form in base.cpu:
+                    _set(place / file, form.format(quota=quota, period=_CPU_PERIOD))
             for file, value in base.fixed:
                 _set(place / file, value)
 
@@ -143,13 +164,20 @@ def _version_1(homes: dict[str, list[Path]]) -> list[_Base]:
         ("memory", _Base(Path(), memory=("memory.limit_in_bytes", "memory.memsw.limit_in_bytes"))),
         ("pids", _Base(Path(), pids=("pids.max",))),
         # When everybody wants the processor, AgentOS itself comes before what agents run.
-        ("cpu", _Base(Path(), fixed=(("cpu.shares", "512"),))),
+        (
+            "cpu",
+            _Base(
+                Path(),
+                cpu=(("cpu.cfs_period_us", "{period}"), ("cpu.cfs_quota_us", "{quota}")),
+                fixed=(("cpu.shares", "512"),),
+            ),
+        ),
     )
     found = []
     for controller, base in wanted:
         for home in homes.get(controller, []):
             if _can_make(place := home / _NAME):
-                found.append(_Base(place, base.memory, base.pids, base.fixed))
+                found.append(replace(base, place=place))
                 break
     return found
 
@@ -164,6 +192,7 @@ def _version_2(homes: dict[str, list[Path]]) -> list[_Base]:
                     place,
                     memory=("memory.max",),
                     pids=("pids.max",),
+                    cpu=(("cpu.max", "{quota} {period}"),),
                     fixed=(("memory.swap.max", "0"), ("cpu.weight", "50")),
                 )
             ]

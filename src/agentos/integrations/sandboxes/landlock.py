@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import ctypes
 import marshal
+import math
 import os
 import resource
 import shutil
@@ -63,6 +64,8 @@ class Landlock:
 
     async def run(self, command: Command) -> Outcome:
         check(command)
+        if command.mounts:
+            raise SandboxMissing("Landlock cannot show a command more than its workspace.")
         uid = account_of(command)
         self._check_kernel(uid)
         async with AsyncExitStack() as places:
@@ -87,6 +90,7 @@ class Landlock:
                 passed=(plan, status.write_end),
                 tree=tree,
                 limits=command.limits,
+                on_output=command.on_output,
             )
             return outcome(ended, status, memory_ran_out=tree.memory_ran_out)
 
@@ -118,13 +122,19 @@ class Landlock:
             "devices": list(_DEVICES),
             "processes": limits.processes,
             "rlimits": [
-                (resource.RLIMIT_CPU, limits.cpu_seconds, limits.cpu_seconds + 1),
+                (resource.RLIMIT_CPU, *_cpu(limits.cpu_seconds)),
                 (resource.RLIMIT_DATA, limits.memory_bytes, limits.memory_bytes),
                 (resource.RLIMIT_FSIZE, limits.file_bytes, limits.file_bytes),
                 (resource.RLIMIT_CORE, 0, 0),
             ],
             "seccomp": filter_,
         }
+
+
+def _cpu(seconds: float) -> tuple[int, int]:
+    if math.isinf(seconds):
+        return (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
+    return (math.ceil(seconds), math.ceil(seconds) + 1)
 
 
 class _Tree:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import fcntl
+import math
 import os
 import signal
 import subprocess
 import time
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -59,11 +60,14 @@ class Ended:
 class Output:
     """The first bytes of what comes out of a pipe, and how many there were after them."""
 
-    def __init__(self, fd: int, room: int) -> None:
+    def __init__(
+        self, fd: int, room: int, on_output: Callable[[bytes], None] | None = None
+    ) -> None:
         self.kept = bytearray()
         self.dropped_bytes = 0
         self._fd = fd
         self._room = room
+        self._on_output = on_output
         self._loop = asyncio.get_running_loop()
         self._pause: asyncio.TimerHandle | None = None
 
@@ -94,6 +98,8 @@ class Output:
             chunk = os.read(self._fd, _CHUNK if self._room else _PIPE_BYTES)
         except BlockingIOError:
             return False
+        if chunk and self._on_output is not None:
+            self._on_output(chunk)
         kept = chunk[: self._room]
         self.kept += kept
         self._room -= len(kept)
@@ -109,6 +115,7 @@ async def run_to_end(
     passed: tuple[int, ...],
     tree: Tree,
     limits: Limits,
+    on_output: Callable[[bytes], None] | None = None,
 ) -> Ended:
     """Run the process until it ends by itself, its time is over, or this task is cancelled.
 
@@ -117,11 +124,11 @@ async def run_to_end(
     started = time.monotonic()
     process, read_end = _start(argv, files, stdin, passed)
     pidfd = _pidfd(files, process)
-    output = Output(read_end, limits.output_bytes)
+    output = Output(read_end, limits.output_bytes, on_output)
     output.begin()
     timed_out = False
     try:
-        async with asyncio.timeout(limits.seconds):
+        async with asyncio.timeout(None if math.isinf(limits.seconds) else limits.seconds):
             await _readable(pidfd)
     except TimeoutError:
         timed_out = True

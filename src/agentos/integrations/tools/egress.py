@@ -133,20 +133,30 @@ class Egress:
 
 
 @asynccontextmanager
-async def egress_proxy(routes: Routes, uid: int | None = None) -> AsyncIterator[Egress]:
-    """A proxy of its own for one command; `uid` is the account the command runs as."""
-    directory = Path(tempfile.mkdtemp(prefix="egress-"))
-    egress = Egress(directory / "egress.sock", routes)
-    server = await asyncio.start_unix_server(egress.accept, egress.socket, limit=_HEAD_BYTES)
+async def egress_at(socket: Path, routes: Routes, uid: int | None = None) -> AsyncIterator[Egress]:
+    """A proxy that listens on this socket, for the account `uid` or our own."""
+    egress = Egress(socket, routes)
+    server = await asyncio.start_unix_server(egress.accept, socket, limit=_HEAD_BYTES)
     try:
         if uid is not None:
-            os.chown(egress.socket, uid, -1)
-            os.chown(directory, uid, -1)
-        egress.socket.chmod(0o600)
+            os.chown(socket, uid, -1)
+        socket.chmod(0o600)
         yield egress
     finally:
         server.close()
         await egress.close()
+
+
+@asynccontextmanager
+async def egress_proxy(routes: Routes, uid: int | None = None) -> AsyncIterator[Egress]:
+    """A proxy of its own for one command; `uid` is the account the command runs as."""
+    directory = Path(tempfile.mkdtemp(prefix="egress-"))
+    try:
+        if uid is not None:
+            os.chown(directory, uid, -1)
+        async with egress_at(directory / "egress.sock", routes, uid) as egress:
+            yield egress
+    finally:
         shutil.rmtree(directory, ignore_errors=True)
 
 

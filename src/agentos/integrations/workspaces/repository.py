@@ -108,6 +108,8 @@ async def take_unnamed(
                      where n.tenant_id = s.tenant_id and n.snapshot_id = s.id)
                  and not exists (select from sessions n
                      where n.tenant_id = s.tenant_id and n.snapshot_id = s.id)
+                 and not exists (select from teams n
+                     where n.tenant_id = s.tenant_id and n.snapshot_id = s.id)
                order by created_at limit $2 for update skip locked)
            delete from workspace_snapshots s using unnamed u
            where s.tenant_id = u.tenant_id and s.id = u.id

@@ -40,7 +40,7 @@ from agentos.integrations.workspaces.removal import remove_at
 from agentos.integrations.workspaces.scanning import measure
 from agentos.integrations.workspaces.search import search_files
 from agentos.integrations.workspaces.searching import Match
-from agentos.kernel.ids import TenantId
+from agentos.kernel.ids import TenantId, uuid7
 
 EntryKind = Literal["file", "directory", "symlink", "other"]
 
@@ -87,6 +87,18 @@ class Workspace:
     async def remove(self, path: str) -> None:
         """Removes a file, a link, or a directory with everything in it."""
         await asyncio.to_thread(self._remove, checked_path(path))
+
+    async def link(self, path: str, target: str) -> None:
+        """Makes a symbolic link, in place of a file or link that is there. The target may be missing."""
+        await asyncio.to_thread(self._link, checked_path(path), _checked_target(target))
+
+    async def link_target(self, path: str) -> str:
+        """What a symbolic link says; NotAFile if it is something else."""
+        return await asyncio.to_thread(self._link_target, checked_path(path))
+
+    async def move(self, path: str, to: str) -> None:
+        """Gives a file, link or directory another path; FileRefused if something is there."""
+        await asyncio.to_thread(self._move, checked_path(path), checked_path(to))
 
     async def entries(self, path: str = ".", *, depth: int = 1, limit: int = 1000) -> list[Entry]:
         """What is in a directory, down to `depth` levels, in the order of the paths."""
@@ -182,6 +194,56 @@ class Workspace:
         ):
             remove_at(trash, parent, name)
 
+    def _link(self, path: bytes, target: bytes) -> None:
+        if path == b".":
+            raise NotAFile()
+        head, name = parts_of(path)
+        # Made under another name first: there is never a moment without what was there before.
+        fresh = b".%s" % uuid7().hex.encode()
+        with self._root_opened() as root:
+            self._check_room(root, path, len(target))
+            self.places.mark_dirty()
+            with opened(self._made_parent(root, head)) as parent:
+                os.symlink(target, fresh, dir_fd=parent)
+                try:
+                    if self.uid is not None:
+                        os.chown(fresh, self.uid, self.uid, dir_fd=parent, follow_symlinks=False)
+                    os.rename(fresh, name, src_dir_fd=parent, dst_dir_fd=parent)
+                except OSError:
+                    with suppress(FileNotFoundError):
+                        os.unlink(fresh, dir_fd=parent)
+                    raise
+
+    def _link_target(self, path: bytes) -> str:
+        head, name = parts_of(path)
+        with (
+            self._root_opened() as root,
+            opened(directory_beneath(root, head, follow=True)) as parent,
+        ):
+            try:
+                return os.fsdecode(os.readlink(name, dir_fd=parent))
+            except OSError as error:
+                if error.errno == errno.EINVAL:
+                    raise NotAFile() from error
+                raise
+
+    def _move(self, path: bytes, to: bytes) -> None:
+        if b"." in (path, to):
+            raise BadPath("The workspace itself cannot be moved.")
+        head, name = parts_of(path)
+        to_head, to_name = parts_of(to)
+        with self._root_opened() as root:
+            self.places.mark_dirty()
+            with (
+                opened(directory_beneath(root, head, follow=True)) as parent,
+                opened(self._made_parent(root, to_head)) as to_parent,
+            ):
+                # Exact only while nothing else writes; who does owns all of it anyway.
+                with suppress(FileNotFoundError):
+                    os.stat(to_name, dir_fd=to_parent, follow_symlinks=False)
+                    raise FileRefused("There is something at the new path.")
+                os.rename(name, to_name, src_dir_fd=parent, dst_dir_fd=to_parent)
+
     def _entries(self, path: bytes, depth: int, limit: int) -> list[Entry]:
         with self._root_opened() as root:
             # A level at a time: what is cut off at the limit is what lies deepest.
@@ -225,6 +287,16 @@ def checked_path(path: str) -> bytes:
     if any(len(name) > 255 for name in names) or len(raw) > 4000:
         raise BadPath("The path is too long.")
     return b"/".join(names) or b"."
+
+
+def _checked_target(target: str) -> bytes:
+    try:
+        raw = os.fsencode(target)
+    except UnicodeEncodeError:
+        raise BadPath() from None
+    if not raw or b"\0" in raw or len(raw) > 4000:
+        raise BadPath()
+    return raw
 
 
 def _listed(root: int, path: bytes, *, follow: bool) -> list[Entry]:

@@ -45,10 +45,18 @@ def step_of(row: asyncpg.Record, decision: Decision, at: datetime) -> Step:
     )
 
 
-def event_of(row: asyncpg.Record, session_id: UUID, decision: Decision) -> ApprovalDecided:
+def event_of(
+    row: asyncpg.Record,
+    session_id: UUID | None,
+    decision: Decision,
+    team_id: UUID | None = None,
+    message_id: UUID | None = None,
+) -> ApprovalDecided:
     return ApprovalDecided(
         approval_id=row["id"],
         session_id=session_id,
         state=decision.state,
         decided_by=decision.by,
+        team_id=team_id,
+        message_id=message_id,
     )

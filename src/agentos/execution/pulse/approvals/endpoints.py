@@ -28,9 +28,10 @@ async def list_approvals(
         ApprovalState | Literal["all"], Query(description="Only in this state.")
     ] = "waiting",
     session_id: Annotated[UUID | None, Query(description="Only of this session.")] = None,
+    team_id: Annotated[UUID | None, Query(description="Only of this team.")] = None,
 ) -> Response:
     """What needs you: tool calls, gates and questions that wait for a person, the oldest first."""
-    wanted = ApprovalFilter(None if state == "all" else state, session_id)
+    wanted = ApprovalFilter(None if state == "all" else state, session_id, team_id)
     return (await service.list_approvals(work, wanted, page_of(request))).response()
 
 

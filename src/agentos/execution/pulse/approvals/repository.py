@@ -14,9 +14,11 @@ from agentos.kernel.database import Transaction
 _READ = """
 select a.id, a.kind, a.subject, a.details,
     case when a.state = 'waiting' and a.expires_at <= $2 then 'expired' else a.state end as state,
-    a.session_id, s.title as session_title, a.on_expiry, a.answer, a.reason, a.decided_by,
-    a.decided_at, a.created_at, a.expires_at
-from approvals a join sessions s on s.tenant_id = a.tenant_id and s.id = a.session_id
+    a.session_id, s.title as session_title, t.id as team_id, t.name as team_name, a.message_id,
+    a.on_expiry, a.answer, a.reason, a.decided_by, a.decided_at, a.created_at, a.expires_at
+from approvals a
+left join sessions s on s.tenant_id = a.tenant_id and s.id = a.session_id
+left join teams t on t.tenant_id = a.tenant_id and t.id = coalesce(a.team_id, s.team_id)
 where a.tenant_id = $1"""
 
 # Written out for each state, so that the list of what waits is read from its own index.
@@ -43,6 +45,9 @@ async def page(
     if wanted.session_id is not None:
         args.append(wanted.session_id)
         where += " and a.session_id = $5"
+    if wanted.team_id is not None:
+        args.append(wanted.team_id)
+        where += f" and coalesce(a.team_id, s.team_id) = ${len(args)}"
     return await tx.fetch(f"{_READ}{where} and a.id > $3 order by a.id limit $4", *args)
 
 
@@ -61,6 +66,33 @@ async def lock(tx: Transaction, tenant_id: UUID, approval_id: UUID) -> asyncpg.R
         f"select {_ROW} from approvals where tenant_id = $1 and id = $2 for update",
         tenant_id,
         approval_id,
+    )
+
+
+async def note_always(tx: Transaction, tenant_id: UUID, approval_id: UUID) -> None:
+    """Notes that a tool is approved for as long as its team runs."""
+    await tx.execute(
+        """update approvals set details = details || '{"always": true}'
+           where tenant_id = $1 and id = $2""",
+        tenant_id,
+        approval_id,
+    )
+
+
+async def others_of_team(
+    tx: Transaction, tenant_id: UUID, message_id: UUID, tool: str, but: UUID, now: datetime
+) -> list[asyncpg.Record]:
+    """What else waits for a word about the same tool while a team answers a message."""
+    return await tx.fetch(
+        f"""select {_ROW} from approvals
+            where tenant_id = $1 and message_id = $2 and subject = $3
+              and id <> $4 and state = 'waiting' and expires_at > $5
+            order by id for update""",
+        tenant_id,
+        message_id,
+        tool,
+        but,
+        now,
     )
 
 

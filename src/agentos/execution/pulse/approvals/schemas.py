@@ -30,7 +30,9 @@ Reason = Annotated[
 
 class Approve(Body):
     always: bool = Field(
-        False, description="Of a tool: allow it for the rest of this session, whatever it is given."
+        False,
+        description="Of a tool: allow it for the rest of this session, or until this team is "
+        "restarted, whatever it is given.",
     )
     answer: Answer | None = Field(None, description="To a question: what the agent is told.")
 
@@ -47,8 +49,13 @@ class ApprovalRead(BaseModel):
     subject: str = Field(description="The tool, the gate, or the question.")
     details: dict[str, Any] = Field(description="What it is about: a tool's arguments, …")
     state: ApprovalState
-    session_id: UUID
-    session_title: str
+    session_id: UUID | None = Field(description="The session that waits for it.")
+    session_title: str | None
+    team_id: UUID | None = Field(description="The team whose agent it is, if it is one's.")
+    team_name: str | None
+    message_id: UUID | None = Field(
+        description="What a team that runs an agent CLI was asked: it has no session."
+    )
     on_expiry: OnExpiry = Field(description="What becomes of it if nobody decides.")
     answer: str | None
     reason: str | None
@@ -64,3 +71,4 @@ class ApprovalFilter:
 
     state: ApprovalState | None = "waiting"
     session_id: UUID | None = None
+    team_id: UUID | None = None

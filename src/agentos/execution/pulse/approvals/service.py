@@ -55,9 +55,12 @@ async def read_approval(work: Work, approval_id: UUID) -> ApprovalRead:
 async def approve(work: Work, front: PulseFront, approval_id: UUID, body: Approve) -> ApprovalRead:
     """Says yes, or answers. `always` also decides what else waits about the same tool."""
     work.require(Scope.APPROVALS_WRITE)
-    session, row = await _waiting(work, approval_id)
-    _check_fits(row, body)
+    found = await _read(work, approval_id)
     decision = Decision("approved", by=work.principal.name, answer=body.answer, always=body.always)
+    if found.message_id is not None:
+        return await _decide_for_team(work, front, found, decision, body)
+    session, row = await _waiting(work, found)
+    _check_fits(row, body)
     rows = [row]
     if body.always:
         await repository.allow_tool(work.tx, work.tenant_id, session.id, row["subject"])
@@ -71,8 +74,11 @@ async def approve(work: Work, front: PulseFront, approval_id: UUID, body: Approv
 async def reject(work: Work, front: PulseFront, approval_id: UUID, body: Reject) -> ApprovalRead:
     """Says no; the agent is told why."""
     work.require(Scope.APPROVALS_WRITE)
-    session, row = await _waiting(work, approval_id)
+    found = await _read(work, approval_id)
     decision = Decision("rejected", by=work.principal.name, reason=body.reason)
+    if found.message_id is not None:
+        return await _decide_for_team(work, front, found, decision)
+    session, row = await _waiting(work, found)
     await _decide(work, front, session, [row], decision)
     return await _read(work, approval_id)
 
@@ -84,22 +90,62 @@ async def _read(work: Work, approval_id: UUID) -> ApprovalRead:
     return ApprovalRead(**row)
 
 
-async def _waiting(work: Work, approval_id: UUID) -> tuple[Session, asyncpg.Record]:
+async def _waiting(work: Work, found: ApprovalRead) -> tuple[Session, asyncpg.Record]:
     """An approval that still waits, and its session, both locked."""
-    found = await _read(work, approval_id)
+    assert found.session_id is not None, "it is a session that waits"
     session = await sessions.lock(work.tx, work.tenant_id, found.session_id)
+    if session is None:
+        raise ApprovalNotFound()
+    return session, await _locked(work, found.id)
+
+
+async def _locked(work: Work, approval_id: UUID) -> asyncpg.Record:
+    """An approval that still waits, locked."""
     row = await repository.lock(work.tx, work.tenant_id, approval_id)
-    if session is None or row is None:
+    if row is None:
         raise ApprovalNotFound()
     if row["state"] == "withdrawn":
-        raise ApprovalDecided("The session has ended: nothing waits for this decision any more.")
+        raise ApprovalDecided("It has ended: nothing waits for this decision any more.")
     if row["state"] == "expired" or row["expires_at"] <= work.now():
         raise ApprovalExpired(
             f"This expired at {row['expires_at']:%Y-%m-%d %H:%M:%S} UTC, before it was decided."
         )
     if row["state"] != "waiting":
         raise ApprovalDecided(f"{row['decided_by']} has {row['state']} this before.")
-    return session, row
+    return row
+
+
+async def _decide_for_team(
+    work: Work,
+    front: PulseFront,
+    found: ApprovalRead,
+    decision: Decision,
+    body: Approve | None = None,
+) -> ApprovalRead:
+    """Decides about a tool call of a team's agent; its keeper is told after the commit."""
+    assert found.message_id is not None, "the agent of a team waits"
+    assert found.team_id is not None, "a message has a team"
+    row = await _locked(work, found.id)
+    rows = [row]
+    if body is not None:
+        _check_fits(row, body)
+    if decision.always:
+        await repository.note_always(work.tx, work.tenant_id, found.id)
+        rows += await repository.others_of_team(
+            work.tx, work.tenant_id, found.message_id, row["subject"], found.id, work.now()
+        )
+    for each in rows:
+        await repository.decide(work.tx, work.tenant_id, each["id"], decision, work.now())
+        event = event_of(each, None, decision, found.team_id, found.message_id)
+        await work.record(
+            f"approval.{decision.state}",
+            event,
+            target=("approval", each["id"]),
+            after={**_recorded(each, decision), "team_id": str(found.team_id)},
+        )
+    team_id = found.team_id
+    work.tx.after_commit(lambda: front.hints.team_changed(team_id))
+    return await _read(work, found.id)
 
 
 def _check_fits(row: asyncpg.Record, body: Approve) -> None:
@@ -141,15 +187,14 @@ async def _decide(
             f"approval.{decision.state}",
             event_of(row, session.id, decision),
             target=("approval", row["id"]),
-            after=_recorded(row, session, decision),
+            after={**_recorded(row, decision), "session_id": str(session.id)},
         )
     if goes_on:
         work.tx.after_commit(front.hints.queued)
 
 
-def _recorded(row: asyncpg.Record, session: Session, decision: Decision) -> dict[str, Any]:
+def _recorded(row: asyncpg.Record, decision: Decision) -> dict[str, Any]:
     return {
-        "session_id": str(session.id),
         "kind": row["kind"],
         "subject": row["subject"],
         "reason": decision.reason,

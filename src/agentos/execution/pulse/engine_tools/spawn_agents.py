@@ -24,6 +24,13 @@ _TASK = arguments_of(
             "description": "All that the agent has to know: it does not see this conversation.",
         },
         "title": {"type": "string", "minLength": 1, "maxLength": 100},
+        "agent": {
+            "type": "string",
+            "minLength": 1,
+            "maxLength": 100,
+            "description": "The name of an agent you were told of: it has its own model, "
+            "instructions and tools, so leave those out.",
+        },
         "model": {
             "type": "string",
             "minLength": 1,

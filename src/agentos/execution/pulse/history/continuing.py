@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -12,15 +10,19 @@ from agentos.execution.pulse import repository as sessions
 from agentos.execution.pulse.configs import checked_config
 from agentos.execution.pulse.front import PulseFront
 from agentos.execution.pulse.history import repository
+from agentos.execution.pulse.history.again import queued_again, said
 from agentos.execution.pulse.history.paths import closing
 from agentos.execution.pulse.history.reading import path_to
 from agentos.execution.pulse.history.schemas import SessionContinue
-from agentos.execution.pulse.journal import Session, Step, state_step
+from agentos.execution.pulse.journal import Session
 from agentos.execution.pulse.schemas import SessionConfig, SessionDetails
 from agentos.execution.pulse.service import details, locked
 from agentos.execution.pulse.states import ENDED, IllegalTransition, State
 from agentos.tenancy.principals import Scope
 from agentos.tenancy.work import Work
+
+# The steps are also for those who take a session back or fork it.
+__all__ = ["config_with", "continue_session", "queued_again", "said"]
 
 
 async def continue_session(
@@ -71,18 +73,6 @@ def _check_ended(session: Session) -> None:
         hint=hint,
         state=session.state,
     )
-
-
-def said(prompt: str, at: datetime) -> Step:
-    return Step(kind="message", name="user", at=at, output={"text": prompt})
-
-
-def queued_again(session: Session, before: State, at: datetime) -> Step:
-    """The step back into the queue. It keeps what `begin_anew` sets to nothing; guards and costs
-    look for it.
-    """
-    step = state_step(before, State.QUEUED, at)
-    return replace(step, input={**step.input, "turns": session.turns, "ran_ms": session.ran_ms})
 
 
 async def config_with(

@@ -13,9 +13,9 @@ from agentos.execution.pulse.conversation import ToolCall
 from agentos.execution.pulse.engine_tools.names import ENGINE_TOOLS
 from agentos.execution.pulse.journal import Step, state_step
 from agentos.execution.pulse.run import Run
-from agentos.execution.pulse.schemas import SessionConfig, title_of
+from agentos.execution.pulse.schemas import AgentProfile, SessionConfig, title_of
 from agentos.execution.pulse.states import ENDED, State
-from agentos.execution.pulse.sub_agents import repository, shares
+from agentos.execution.pulse.sub_agents import profiles, repository, shares
 from agentos.execution.pulse.sub_agents.errors import SpawnRefused
 from agentos.execution.pulse.toolroom import toolroom_of
 from agentos.execution.pulse.waits import Write
@@ -48,8 +48,10 @@ async def planned(run: Run, given: Sequence[dict[str, Any]]) -> list[Task]:
     for task in given:
         if any("\0" in text for text in task.values() if isinstance(text, str)):
             raise SpawnRefused("A task contains a zero byte.")
-        if "model" in task:
-            targets(models, task["model"])
+        profile = profiles.named(run.config, task)
+        model = task.get("model") if profile is None else profile.model
+        if model is not None:
+            targets(models, model)
         unknown = [name for name in task.get("tools", ()) if name not in theirs]
         if unknown:
             raise SpawnRefused(
@@ -59,7 +61,7 @@ async def planned(run: Run, given: Sequence[dict[str, Any]]) -> list[Task]:
         tasks.append(
             Task(
                 title_of(str(task.get("title") or task["prompt"])),
-                _config(run, task),
+                _config(run, task, profile),
                 task.get("budget_share"),
             )
         )
@@ -75,15 +77,20 @@ async def _tools_of(run: Run) -> list[str]:
     return [*built_in, *(name for name in ENGINE_TOOLS if wanted is None or name in wanted)]
 
 
-def _config(run: Run, task: dict[str, Any]) -> SessionConfig:
+def _config(run: Run, task: dict[str, Any], profile: AgentProfile | None) -> SessionConfig:
     """The session's own configuration, but for what is about its own task."""
     own = run.config
+    who = {
+        "model": task.get("model", own.model),
+        "instructions": task.get("instructions", own.instructions),
+        "tools": task.get("tools", own.tools),
+    }
+    if profile is not None:
+        who = profiles.as_config(own, profile)
     return own.model_copy(
         update={
+            **who,
             "prompt": task["prompt"],
-            "model": task.get("model", own.model),
-            "instructions": task.get("instructions", own.instructions),
-            "tools": task.get("tools", own.tools),
             "output_schema": None,
             "gates": [],
             "files": {},

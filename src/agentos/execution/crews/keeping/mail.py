@@ -1,0 +1,110 @@
+"""The messages of a kept team, as its keeper reads and changes them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from agentos.contracts.events import MessageStarted
+from agentos.execution.crews.keeping.claims import Claim, hold
+from agentos.kernel.database import Transaction
+from agentos.kernel.outbox import Outbox
+
+# A message that takes its agent down so often is not given to it again.
+MOST_ATTEMPTS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Mail:
+    """A message for the agent."""
+
+    id: UUID
+    attempt: int
+    text: str
+    author: str
+    source: Any
+    run_id: UUID | None
+    attachments: list[dict[str, Any]]
+    cancel_requested: bool
+
+
+_COLUMNS = "id, attempt, text, author, source, run_id, attachments, cancel_requested"
+
+
+async def next_mail(tx: Transaction, outbox: Outbox, claim: Claim, now: datetime) -> Mail | None:
+    """The message to give to the agent now, which is running from here on; None: there is none.
+
+    One that was running already was given to an agent that is gone. Raises Lost.
+    """
+    await hold(tx, claim)
+    row = await tx.row(
+        # Materialized: a joined subquery may be asked for its one row again and again, and find
+        # another one each time.
+        f"""with n as materialized (
+                select id from team_messages
+                where tenant_id = $1 and team_id = $2 and state in ('queued', 'running')
+                order by position limit 1 for update)
+            update team_messages m set state = 'running', attempt = attempt + 1,
+                started_at = coalesce(started_at, $3)
+            from n where m.tenant_id = $1 and m.id = n.id
+            returning m.{_COLUMNS.replace(", ", ", m.")}""",  # noqa: S608 - names of ours
+        claim.tenant_id,
+        claim.team_id,
+        now,
+    )
+    if row is None:
+        return None
+    mail = Mail(**row)
+    event = MessageStarted(message_id=mail.id, team_id=claim.team_id, attempt=mail.attempt)
+    await outbox.announce(tx, claim.tenant_id, now, event)
+    return mail
+
+
+async def is_cancelled(tx: Transaction, claim: Claim, message_id: UUID) -> bool:
+    """Whether somebody wants a running message to be stopped."""
+    found: bool | None = await tx.value(
+        """select cancel_requested from team_messages
+           where tenant_id = $1 and id = $2 and state = 'running'""",
+        claim.tenant_id,
+        message_id,
+    )
+    return bool(found)
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What the model calls for a message came to."""
+
+    input_tokens: int
+    output_tokens: int
+    cost_micros: int
+
+
+async def spent_on(tx: Transaction, claim: Claim, message_id: UUID) -> Spent:
+    """As far as it is booked. The token that an agent calls models with names its message."""
+    row = await tx.row(
+        """select coalesce(sum(input_tokens), 0)::bigint as input_tokens,
+               coalesce(sum(output_tokens), 0)::bigint as output_tokens,
+               coalesce(sum(cost_micros), 0)::bigint as cost_micros
+           from model_calls where tenant_id = $1 and session_id = $2""",
+        claim.tenant_id,
+        message_id,
+    )
+    assert row is not None, "a sum is always there"
+    return Spent(**row)
+
+
+async def book(tx: Transaction, claim: Claim, message_id: UUID, spent: Spent) -> None:
+    """Notes what was booked after the message had ended."""
+    await tx.execute(
+        """update team_messages set input_tokens = $3, output_tokens = $4, cost_micros = $5
+           where tenant_id = $1 and id = $2
+             and (input_tokens, output_tokens, cost_micros) is distinct from ($3, $4, $5)""",
+        claim.tenant_id,
+        message_id,
+        spent.input_tokens,
+        spent.output_tokens,
+        spent.cost_micros,
+    )

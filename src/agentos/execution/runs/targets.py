@@ -1,0 +1,39 @@
+"""What a schedule or a webhook is for, checked when it is made."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from agentos.execution.crews.errors import TeamNotFound
+from agentos.execution.crews.messages.repository import team_exists
+from agentos.execution.pulse.configs import checked_config
+from agentos.execution.pulse.front import PulseFront
+from agentos.execution.pulse.schemas import SessionCreate
+from agentos.execution.runs.errors import BadTarget
+from agentos.tenancy.principals import Scope
+from agentos.tenancy.work import Work
+
+
+async def checked_target(
+    work: Work,
+    front: PulseFront,
+    *,
+    team_id: UUID | None,
+    prompt: str | None,
+    session: SessionCreate | None,
+) -> dict[str, Any] | None:
+    """The session as it is stored, if it is one. Raises BadTarget, TeamNotFound, BadConfig, …
+
+    Who makes it needs the right to do by hand what it will do.
+    """
+    if team_id is not None and prompt is not None and session is None:
+        work.require(Scope.MESSAGES_WRITE)
+        if not await team_exists(work.tx, work.tenant_id, team_id):
+            raise TeamNotFound()
+        return None
+    if session is None or team_id is not None or prompt is not None:
+        raise BadTarget()
+    work.require(Scope.SESSIONS_WRITE)
+    await checked_config(work, front, session)
+    return session.model_dump(mode="json")
