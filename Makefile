@@ -47,3 +47,4 @@ runtime:
 dev:
 	@$(PYTHON) tools/setup_env.py dev
 	@$(PYTHON) tools/setup_sandbox.py
+	@$(PYTHON) tools/setup_docker.py

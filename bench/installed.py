@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,13 +32,13 @@ class Installed:
 
 
 @contextmanager
-def installed(place: Path) -> Iterator[Installed]:
+def installed(place: Path, env: Mapping[str, str] | None = None) -> Iterator[Installed]:
     """`agentos up` in this data directory, ready to serve."""
     port = free_port()
     started = time.perf_counter()
     child = subprocess.Popen(
         [AGENTOS, "up", "--port", str(port), "--json"],
-        env={**os.environ, "AGENTOS_DATA_DIR": str(place)},
+        env={**os.environ, "AGENTOS_DATA_DIR": str(place), **(env or {})},
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
     )
