@@ -52,6 +52,8 @@ class FakeS3(ThreadingHTTPServer):
 class _S3Handler(BaseHTTPRequestHandler):
     server: FakeS3
     protocol_version = "HTTP/1.1"
+    # Otherwise each answer waits 40 ms for the client to say that it has its head.
+    disable_nagle_algorithm = True
 
     def handle_one_request(self) -> None:
         try:
@@ -151,7 +153,7 @@ class _S3Handler(BaseHTTPRequestHandler):
 @pytest.fixture
 def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeS3]:
     server = FakeS3()
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
     monkeypatch.setenv("AWS_ENDPOINT_URL", server.url)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "me")
