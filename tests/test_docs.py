@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,7 @@ def test_commands_exist() -> None:
             assert re.search(rf"^  {command[1]}\b", group, re.MULTILINE), command
 
 
+@cache
 def _help(*command: str) -> str:
     argv = [sys.executable, "-m", "agentos.cli.main", *command, "--help"]
     return subprocess.run(argv, capture_output=True, text=True, check=True).stdout

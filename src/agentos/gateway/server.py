@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import AsyncIterator, Generator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 
 import uvicorn
 
@@ -17,15 +17,45 @@ from agentos.kernel.settings import Settings
 # How long open requests may take to finish when the server stops.
 _GRACE_SECONDS = 5
 _IDLE_SECONDS = 75
+_DATE_SECONDS = 1.0
+_MOMENT_SECONDS = 0.002
 _BACKLOG = 2048
 
 
 class _QuietServer(uvicorn.Server):
-    """uvicorn that leaves signals to whoever runs it."""
+    """uvicorn that leaves signals to whoever runs it, and is told when to stop."""
+
+    def __init__(self, config: uvicorn.Config):
+        super().__init__(config)
+        self._stopping = asyncio.Event()
+
+    def stop(self) -> None:
+        self.should_exit = True
+        self._stopping.set()
 
     @contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
         yield
+
+    async def main_loop(self) -> None:
+        """Keeps the Date header right; uvicorn's own looks ten times a second whether to stop."""
+        while not await self.on_tick(0):
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_DATE_SECONDS):
+                    await self._stopping.wait()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        # Until those are noticed who have gone by now.
+        await asyncio.sleep(_MOMENT_SECONDS)
+        if self.server_state.connections or self.server_state.tasks:
+            await super().shutdown(sockets)
+            return
+        # uvicorn would wait for a tenth of a second for nobody.
+        for server in self.servers:
+            server.close()
+            await server.wait_closed()
+        for each in sockets or []:
+            each.close()
 
 
 class Server:
@@ -33,7 +63,8 @@ class Server:
 
     def __init__(self, host: str, port: int):
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        self._socket = socket.socket(family, socket.SOCK_STREAM)
+        # By name: asyncio sends small answers at once (TCP_NODELAY) only if it sees that it is TCP.
+        self._socket = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             self._socket.bind((host, port))
@@ -101,6 +132,6 @@ class Server:
             yield
         finally:
             await gateway.close()
-            server.should_exit = True
+            server.stop()
             await task
             self.close()

@@ -47,6 +47,8 @@ async def web_server() -> AsyncIterator[WebServer]:
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    # Otherwise each answer waits 40 ms for the client to say that it has its head.
+    disable_nagle_algorithm = True
 
     def log_message(self, format: str, *args: Any) -> None:
         """Nothing."""

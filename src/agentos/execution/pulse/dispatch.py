@@ -18,7 +18,7 @@ import asyncpg
 from agentos.execution.pulse.aftermath import session_ended
 from agentos.execution.pulse.journal import COLUMNS, Session, session_of
 from agentos.execution.pulse.states import State
-from agentos.kernel.database import Database, Transaction
+from agentos.kernel.database import Database, Transaction, reporting_loss
 from agentos.kernel.outbox import Outbox
 from agentos.tenancy.ledger import meters
 from agentos.tenancy.plans import PLANS
@@ -93,15 +93,64 @@ async def unregister(db: Database, worker: WorkerIdentity) -> None:
         await tx.execute("delete from workers where id = $1", worker.id)
 
 
-async def beat(db: Database, worker: WorkerIdentity, *, draining: bool) -> bool:
-    """Says that the worker lives. False: it was taken for dead, and owns nothing any more."""
-    async with db.transaction() as tx:
-        touched = await tx.execute(
-            "update workers set seen_at = clock_timestamp(), draining = $2 where id = $1",
-            worker.id,
-            draining,
-        )
-    return touched == 1
+@dataclass(frozen=True, slots=True)
+class Glance:
+    """What there is to do for a worker. Only that: whoever does it looks again."""
+
+    # False: the worker was taken for dead, and owns nothing any more.
+    alive: bool
+    queued: bool
+    # The time of a session that waits has come.
+    due: bool
+    # A session waits for its budget.
+    broke: bool
+    # A worker is gone, or sessions have none that should.
+    lost: bool
+
+
+async def beat(
+    db: Database, worker: WorkerIdentity, now: datetime, *, says: bool, draining: bool
+) -> Glance:
+    """Looks what there is to do and, if it `says` so, notes that the worker lives.
+
+    One statement: this is all that an idle worker does, all day long.
+    """
+    async with db.connection() as connection:
+        with reporting_loss:
+            row = await connection.fetchrow(
+                _BEAT, worker.id, worker.place, says, draining, now, DEAD_SECONDS
+            )
+    assert row is not None, "it has no condition"
+    gone = any(process_started(pid) != started for pid, started in row["neighbours"])
+    return Glance(
+        alive=row["alive"],
+        queued=row["queued"],
+        due=row["due"],
+        broke=row["broke"],
+        lost=gone or row["silent"] or row["orphans"],
+    )
+
+
+_HAS_ORPHANS = """select exists (select from sessions s where s.owner is not null
+    and not exists (select from workers w where w.id = s.owner))"""
+
+# In order, so that the planner takes the indexes, however long ago it counted what is in them.
+_BEAT = f"""
+with said as (
+    update workers set seen_at = clock_timestamp(), draining = $4 where id = $1 and $3)
+select exists (select from workers where id = $1) as alive,
+    (select true from sessions where queued_at is not null
+        order by tenant_id limit 1) is not null as queued,
+    (select true from sessions where wake_at <= $5 and state = 'PAUSED' and not pause_requested
+        and queued_at is null order by wake_at limit 1) is not null as due,
+    (select true from sessions where waiting_for = 'budget' and state = 'PAUSED'
+        and not pause_requested and queued_at is null and wake_at is null
+        order by tenant_id limit 1) is not null as broke,
+    ({_HAS_ORPHANS}) as orphans,
+    exists (select from workers where id <> $1
+        and seen_at < clock_timestamp() - $6 * interval '1 second') as silent,
+    array(select array[pid, pid_started] from workers where id <> $1 and place = $2) as neighbours
+"""  # noqa: S608 - only names written in this file are interpolated
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,9 +305,6 @@ async def _announce_end(tx: Transaction, row: asyncpg.Record, now: datetime) -> 
 # what it was at until the database ends that. Only what it was at waits for it.
 _BURY = """delete from workers where id in (
     select id from workers where id = any($1) for update skip locked)"""
-
-_HAS_ORPHANS = """select exists (select from sessions s where s.owner is not null
-    and not exists (select from workers w where w.id = s.owner))"""
 
 # Rows of a family are locked from the ancestors down (see aftermath); their ids rise.
 _LOCK_ORPHANS = """

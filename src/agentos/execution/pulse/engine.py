@@ -22,10 +22,12 @@ from agentos.kernel.logs import get_logger
 
 log = get_logger(__name__)
 
-_BEAT_SECONDS = 1.0
 # A hint that got lost delays a session by this much at most; dead workers are looked for as often.
-_POLL_SECONDS = 0.5
-_BUDGET_POLL_SECONDS = 5.0
+_TICK_SECONDS = 0.5
+# With every other tick we say that we live, which is a write.
+_BEAT_SECONDS = 0.9
+# Whether a budget has room again is looked up this often, as long as somebody waits for one.
+_BUDGET_SECONDS = 5.0
 # What the next round may find gone: a database that is away or busy with a deadlock of its own.
 _PASSING = (AgentOSError, asyncpg.PostgresError)
 
@@ -45,9 +47,13 @@ class Engine:
         self._drain_seconds = drain_seconds
         self._worker = dispatch.identify(uuid7())
         self._working: dict[UUID, _Working] = {}
+        # There may be something in the queue.
         self._woken = asyncio.Event()
+        # A worker may be dead, or a session's time to go on have come.
+        self._called = asyncio.Event()
         self._draining = False
         self._last_beat = 0.0
+        self._budget_at = 0.0
 
     @property
     def worker_id(self) -> UUID:
@@ -60,7 +66,7 @@ class Engine:
             await self._join()
             loops = [
                 asyncio.create_task(loop)
-                for loop in (self._claim_loop(), self._beat_loop(), self._watch_loop())
+                for loop in (self._tick_loop(), self._claim_loop(), self._watch_loop())
             ]
             try:
                 await asyncio.wait(loops, return_when=asyncio.FIRST_COMPLETED)
@@ -106,34 +112,28 @@ class Engine:
                 await dispatch.register(self._parts.platform_db, self._worker, self._capacity)
             except _PASSING as error:
                 log.warning("the worker cannot register yet", error=repr(error))
-                await asyncio.sleep(_POLL_SECONDS)
+                await asyncio.sleep(_TICK_SECONDS)
             else:
                 self._last_beat = asyncio.get_running_loop().time()
                 return
 
     async def _claim_loop(self) -> None:
         while True:
+            await self._woken.wait()
             self._woken.clear()
             room = self._capacity - len(self._working)
-            took = 0
             if room > 0 and not self._draining:
                 try:
-                    took = await self._claim(room)
+                    await self._claim(room)
                 except _PASSING as error:
                     log.warning("nothing can be claimed right now", error=repr(error))
-            if took == 0 or took == room:
-                # Not wait_for: it loses a cancellation that comes together with the wake-up.
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(_POLL_SECONDS):
-                        await self._woken.wait()
 
-    async def _claim(self, room: int) -> int:
+    async def _claim(self, room: int) -> None:
         claimed = await dispatch.claim(
             self._parts.platform_db, self._worker, room, self._parts.clock.now()
         )
         for each in claimed:
             self._start(each)
-        return len(claimed)
 
     def _start(self, claimed: Claimed) -> None:
         if not claimed.has_budget:
@@ -152,18 +152,13 @@ class Engine:
             log.error("a run ended in an error", session=str(session_id), error=repr(error))
         self._woken.set()
 
-    async def _beat_loop(self) -> None:
+    async def _tick_loop(self) -> None:
         """Says that we live, and stops everything when we cannot say it for too long."""
         clock = asyncio.get_running_loop().time
         while True:
             try:
                 async with asyncio.timeout(dispatch.SELF_FENCE_SECONDS):
-                    alive = await dispatch.beat(
-                        self._parts.platform_db, self._worker, draining=self._draining
-                    )
-                    if alive:
-                        self._last_beat = clock()
-                        await self._look_at_ours()
+                    alive = await self._tick(clock())
             except (*_PASSING, TimeoutError) as error:
                 alive = clock() - self._last_beat < dispatch.SELF_FENCE_SECONDS
                 log.warning("the worker cannot say that it lives", error=repr(error))
@@ -171,7 +166,27 @@ class Engine:
                 log.warning("this worker was taken for dead; it starts anew")
                 await self._drop_everything()
                 await self._join()
-            await asyncio.sleep(_BEAT_SECONDS)
+            await asyncio.sleep(_TICK_SECONDS)
+
+    async def _tick(self, now: float) -> bool:
+        """Calls those who have something to do. False: we were taken for dead."""
+        parts, says = self._parts, now - self._last_beat >= _BEAT_SECONDS
+        glance = await dispatch.beat(
+            parts.platform_db,
+            self._worker,
+            parts.clock.now(),
+            says=says,
+            draining=self._draining,
+        )
+        if glance.queued:
+            self._woken.set()
+        if glance.lost or glance.due or (glance.broke and now >= self._budget_at):
+            self._called.set()
+        if says and glance.alive:
+            self._last_beat = now
+            if self._working:
+                await self._look_at_ours()
+        return glance.alive
 
     async def _look_at_ours(self) -> None:
         """Stops the runs of sessions that were taken away, and tells the others what is asked."""
@@ -185,23 +200,24 @@ class Engine:
                 working.run.session.pause_requested = True
 
     async def _watch_loop(self) -> None:
-        """Looks for dead workers, and for sessions whose time to go on has come."""
-        parts, budget_at = self._parts, 0.0
+        """Sees to dead workers, and to sessions whose time to go on has come."""
+        parts, clock = self._parts, asyncio.get_running_loop().time
         while True:
+            await self._called.wait()
+            self._called.clear()
             now = parts.clock.now()
             try:
                 woken = await dispatch.reap(parts.platform_db, self._worker, now)
                 woken += await dispatch.wake_due(parts.platform_db, now)
-                if asyncio.get_running_loop().time() >= budget_at:
+                if clock() >= self._budget_at:
                     woken += await dispatch.wake_with_budget(parts.platform_db, now)
-                    budget_at = asyncio.get_running_loop().time() + _BUDGET_POLL_SECONDS
+                    self._budget_at = clock() + _BUDGET_SECONDS
             except _PASSING as error:
                 log.warning("the queue cannot be looked after right now", error=repr(error))
             else:
                 if woken:
                     self._woken.set()
                     await parts.wake()
-            await asyncio.sleep(_POLL_SECONDS)
 
     async def _drop_everything(self) -> None:
         tasks = [working.task for working in self._working.values()]

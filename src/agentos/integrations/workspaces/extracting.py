@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import ExitStack, aclosing, contextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
 from itertools import groupby
@@ -23,6 +24,9 @@ from agentos.integrations.workspaces.workspace import Workspace
 from agentos.kernel.ids import TenantId
 
 _ATTEMPTS = 5
+# What is read at once, and what is rather read in vain than asked for twice.
+_PIECE = 8 * 1024 * 1024
+_GAP = 256 * 1024
 # What the kernel answers if a path is not any more what it was a moment ago.
 _DISTURBED = (
     errno.ENOENT,
@@ -67,15 +71,31 @@ async def bring_to(packs: Packs, workspace: Workspace, known: Index, tree: Tree)
 
 async def _extract(packs: Packs, tenant_id: TenantId, pack: UUID, extraction: Extraction) -> None:
     try:
-        async for piece in await packs.read(tenant_id, pack):
-            if not extraction.passes(len(piece)):
-                await in_thread(extraction.feed, piece)
-            if not extraction.wants:
-                break
+        spans = list(spans_of(extraction.contents))
+        async with aclosing(_pieces(packs, tenant_id, pack, spans)) as pieces:
+            async for start, piece in pieces:
+                await in_thread(extraction.feed, start, piece)
     finally:
         extraction.close()
-    if extraction.wants:
-        raise SnapshotLost()
+
+
+async def _pieces(
+    packs: Packs, tenant_id: TenantId, pack: UUID, spans: list[tuple[int, int]]
+) -> AsyncGenerator[tuple[int, bytes], None]:
+    """Parts of a pack, each read while the one before is being used. Must be closed."""
+    reads = (packs.read(tenant_id, pack, start, end) for start, end in spans)
+    ahead = asyncio.ensure_future(next(reads))
+    try:
+        for start, _ in spans:
+            piece = await ahead
+            if (following := next(reads, None)) is not None:
+                ahead = asyncio.ensure_future(following)
+            yield start, piece
+    finally:
+        ahead.cancel()
+        await asyncio.wait({ahead})
+        # What went wrong in it has been raised above, or nobody wants to know any more.
+        ahead.cancelled() or ahead.exception()
 
 
 @contextmanager
@@ -95,44 +115,30 @@ def _opened(workspace: Workspace, tree: Tree) -> Iterator[Restore]:
 
 @dataclass(slots=True)
 class Extraction:
-    """Writes the files of one pack, which is fed to it piece by piece from its beginning."""
+    """Writes the files of one pack, whose parts are fed to it in order."""
 
     restore: Restore
     contents: list[_Content]
     _next: int = 0
-    _position: int = 0
-    _held: list[bytes] = field(default_factory=list)
+    _held: list[memoryview] = field(default_factory=list)
     _large: _LargeFile | None = None
 
-    def feed(self, piece: bytes) -> None:
-        """Takes the next bytes of the pack."""
-        start, end = self._position, self._position + len(piece)
-        self._position = end
+    def feed(self, start: int, piece: bytes) -> None:
+        """Takes the bytes of the pack from `start` on."""
+        view, end = memoryview(piece), start + len(piece)
         while self._next < len(self.contents) and self.contents[self._next].node.offset < end:
             content = self.contents[self._next]
-            self._take(content, piece[max(0, content.node.offset - start) : content.end - start])
+            self._take(content, view[max(0, content.node.offset - start) : content.end - start])
             if content.end > end:
                 break
             self._complete(content)
             self._next += 1
 
-    @property
-    def wants(self) -> bool:
-        return self._next < len(self.contents)
-
-    def passes(self, size: int) -> bool:
-        """Goes past the next bytes of the pack if nothing in them is wanted."""
-        end = self._position + size
-        if self._held or self._large or end > self.contents[self._next].node.offset:
-            return False
-        self._position = end
-        return True
-
     def close(self) -> None:
         if self._large is not None:
             self._large.close()
 
-    def _take(self, content: _Content, data: bytes) -> None:
+    def _take(self, content: _Content, data: memoryview) -> None:
         if content.node.size <= WHOLE:
             self._held.append(data)
             return
@@ -145,7 +151,7 @@ class Extraction:
             self._large.place(content)
             self._large = None
             return
-        data = b"".join(self._held)
+        data = self._held[0] if len(self._held) == 1 else memoryview(b"".join(self._held))
         self._held.clear()
         if sha256(data).digest() != content.node.content:
             raise SnapshotLost()
@@ -162,7 +168,7 @@ class _LargeFile:
         self._staged, self._handle = self._closing.enter_context(restore.new_file())
         self._digest = sha256()
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: memoryview) -> None:
         self._digest.update(data)
         write_all(self._handle, data)
 
@@ -192,7 +198,22 @@ def wanted_contents(wanted: list[tuple[str, Node]]) -> dict[int, list[_Content]]
     return found
 
 
-def write_all(handle: int, data: bytes) -> None:
-    left = memoryview(data)
-    while left:
-        left = left[os.write(handle, left) :]
+def spans_of(contents: list[_Content]) -> Iterator[tuple[int, int]]:
+    """Which parts of a pack to read, in order: neighbours together, each fits into memory."""
+    start = end = contents[0].node.offset
+    for content in contents:
+        if content.node.offset - end > _GAP:
+            yield from _cut(start, end)
+            start = content.node.offset
+        end = max(end, content.end)
+    yield from _cut(start, end)
+
+
+def _cut(start: int, end: int) -> Iterator[tuple[int, int]]:
+    for at in range(start, end, _PIECE):
+        yield at, min(at + _PIECE, end)
+
+
+def write_all(handle: int, data: memoryview) -> None:
+    while (written := os.write(handle, data)) < len(data):
+        data = data[written:]

@@ -18,6 +18,8 @@ from agentos.integrations.workspaces.scanning import PERMISSIONS
 
 # Files up to this size are read once, as a whole.
 WHOLE = 4 * 1024 * 1024
+# A pipe or a terminal in a file's place must neither block the opening nor become ours.
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 _GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO)
 
 
@@ -160,7 +162,8 @@ def _by_directory(paths: list[str]) -> Iterator[tuple[str, list[str]]]:
 
 def _open_file(directory: int, name: bytes) -> int:
     try:
-        return open_beneath(directory, name, os.O_RDONLY, follow=False)
+        # A name leads nowhere but to what it names: the directory, or a link which is refused.
+        return os.open(name, _READ, dir_fd=directory)
     except PermissionError:
         return _open_by_force(directory, name)
 

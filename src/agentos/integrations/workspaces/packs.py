@@ -77,12 +77,17 @@ class Packs:
         room.check(len(data))
         await self.store.for_tenant(tenant_id).put(str(pack), data)
 
-    async def read(self, tenant_id: TenantId, pack: UUID) -> AsyncIterator[bytes]:
-        """The bytes of a pack; SnapshotLost if there is none."""
+    async def read(
+        self, tenant_id: TenantId, pack: UUID, start: int = 0, end: int | None = None
+    ) -> bytes:
+        """The bytes of a pack from `start` up to `end`; SnapshotLost if it does not have them."""
         try:
-            return await self.store.for_tenant(tenant_id).get(str(pack))
+            data = await self.store.for_tenant(tenant_id).read(str(pack), start, end)
         except BlobMissing as error:
             raise SnapshotLost() from error
+        if end is not None and len(data) != end - start:
+            raise SnapshotLost()
+        return data
 
     async def tree(self, tenant_id: TenantId, snapshot_id: UUID | None) -> Tree:
         """What was in the workspace; SnapshotMissing if the tenant has no such snapshot."""
@@ -93,7 +98,7 @@ class Packs:
         if row is None:
             raise SnapshotMissing()
         here = Keyframe(row["manifest"], row["manifest_offset"])
-        written = await self._from(tenant_id, here)
+        written = await self.read(tenant_id, here.blob, here.offset)
         if sha256(written).digest() != row["digest"]:
             raise SnapshotLost()
         base = await in_thread(keyframe_of, written)
@@ -101,23 +106,15 @@ class Packs:
             tree = await in_thread(decode_tree, written)
             tree.keyframe = here
             return tree
-        whole = await in_thread(decode_tree, await self._from(tenant_id, base))
+        whole = await in_thread(decode_tree, await self.read(tenant_id, base.blob, base.offset))
         return await in_thread(decode_tree, written, whole)
 
     async def content(self, tenant_id: TenantId, tree: Tree, node: Node) -> bytes:
         """The bytes of a file."""
-        held, position, end = list[bytes](), 0, node.offset + node.size
+        data = b""
         if node.size:
-            async for piece in await self.read(tenant_id, tree.packs[node.pack]):
-                held.append(piece[max(0, node.offset - position) : max(0, end - position)])
-                position += len(piece)
-                if position >= end:
-                    break
-        data = b"".join(held)
+            end = node.offset + node.size
+            data = await self.read(tenant_id, tree.packs[node.pack], node.offset, end)
         if sha256(data).digest() != node.content:
             raise SnapshotLost()
         return data
-
-    async def _from(self, tenant_id: TenantId, place: Keyframe) -> bytes:
-        stream = await self.read(tenant_id, place.blob)
-        return b"".join([piece async for piece in stream])[place.offset :]

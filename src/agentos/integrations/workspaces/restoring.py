@@ -17,7 +17,6 @@ from agentos.integrations.workspaces.beneath import (
     change_mode,
     directory_beneath,
     opened,
-    parts_of,
 )
 from agentos.integrations.workspaces.index import Index, Look, look_of, settled
 from agentos.integrations.workspaces.manifest import DIRECTORY, FILE, LINK, Node, Tree, same
@@ -75,9 +74,13 @@ class Restore:
         if path in self._absent:
             parent, name = self._parent(path)
             # Nobody's but ours, because it must not exist; and no link is followed to make it.
-            with opened(os.open(name, _NEW_FILE, 0o600, dir_fd=parent)) as handle:
+            handle = os.open(name, _NEW_FILE, 0o600, dir_fd=parent)
+            # Not `opened`, which would take as long as the writing of a small file.
+            try:
                 fill(handle)
                 self._own(handle, path)
+            finally:
+                os.close(handle)
             return
         with self.new_file() as (staged, handle):
             fill(handle)
@@ -186,13 +189,12 @@ class Restore:
 
     def _parent(self, path: str) -> tuple[int, bytes]:
         """The open directory that holds `path`, kept open for its neighbours, and the name in it."""
-        head, name = parts_of(os.fsencode(path))
-        place = os.fsdecode(head)
+        place, _, name = path.rpartition("/")
         if place != self._place:
             self.close()
-            self._handle = directory_beneath(self.root, head)
+            self._handle = directory_beneath(self.root, os.fsencode(place) or b".")
             self._place = place
-        return self._handle, name
+        return self._handle, os.fsencode(name)
 
 
 def _topmost(paths: Iterable[str]) -> Iterator[str]:

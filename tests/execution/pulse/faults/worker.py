@@ -51,7 +51,7 @@ class Fault:
     reaps: bool = True
     dead_seconds: float = dispatch.DEAD_SECONDS
     self_fence_seconds: float = dispatch.SELF_FENCE_SECONDS
-    beat_seconds: float = 1.0
+    beat_seconds: float = engine._BEAT_SECONDS
     most_idle_seconds: int = database._MOST_IDLE_SECONDS
     # A file with the number of seconds by which its clock is off.
     clock: str | None = None
@@ -71,6 +71,7 @@ def arm(fault: Fault) -> None:
     _put(dispatch, "DEAD_SECONDS", fault.dead_seconds)
     _put(dispatch, "SELF_FENCE_SECONDS", fault.self_fence_seconds)
     _put(engine, "_BEAT_SECONDS", fault.beat_seconds)
+    _put(engine, "_TICK_SECONDS", min(fault.beat_seconds, engine._TICK_SECONDS))
     _put(database, "_MOST_IDLE_SECONDS", fault.most_idle_seconds)
     if not fault.reaps:
         _put(dispatch, "reap", _reaps_nothing)
@@ -168,7 +169,7 @@ def _freeze_before_commit(fault: Fault) -> None:
         finally:
             free.set()
 
-    async def beat(*args: Any, **options: Any) -> bool:
+    async def beat(*args: Any, **options: Any) -> Any:
         # Otherwise it might hear that it was taken for dead before it writes.
         await free.wait()
         return await real_beat(*args, **options)

@@ -65,7 +65,7 @@ async def keep_advancing(parts: PulseParts) -> None:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(_POLL_SECONDS):
                         await woken.wait()
-                await asyncio.sleep(_BREATH_SECONDS)
+                        await asyncio.sleep(_BREATH_SECONDS)
 
 
 @asynccontextmanager

@@ -12,7 +12,7 @@ from agentos.execution.pulse.chains.board import WHOLE, Board, Row
 from agentos.execution.pulse.chains.plans import Plan
 from agentos.execution.pulse.chains.schemas import ChainState
 from agentos.execution.pulse.states import ENDED
-from agentos.kernel.database import Database, Transaction
+from agentos.kernel.database import Database, Transaction, reporting_loss
 from agentos.kernel.ids import TenantId
 
 # Longer outputs are not shown with the chain; the session has them.
@@ -103,12 +103,14 @@ async def lock_due(tx: Transaction, tenant_id: UUID, chain_id: UUID, now: dateti
 
 async def due(platform_db: Database, now: datetime, limit: int) -> list[tuple[UUID, UUID]]:
     """Tenants and ids of chains of all tenants that are to be advanced, the longest waiting first."""
-    async with platform_db.transaction() as tx:
-        rows = await tx.fetch(
-            "select tenant_id, id from chains where due_at <= $1 order by due_at limit $2",
-            now,
-            limit,
-        )
+    # One statement is a transaction, and every worker asks this all day long.
+    async with platform_db.connection() as connection:
+        with reporting_loss:
+            rows = await connection.fetch(
+                "select tenant_id, id from chains where due_at <= $1 order by due_at limit $2",
+                now,
+                limit,
+            )
     return [(row["tenant_id"], row["id"]) for row in rows]
 
 
