@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -381,13 +380,10 @@ async def test_mcp_servers_that_the_agent_cannot_use_are_told_of(told: Kit) -> N
 
 
 async def test_the_reference_implementation_understands_us(told: Kit, tmp_path: Path) -> None:
-    """Run where the package `agent-client-protocol` is installed: AGENTOS_ACP_PYTHON names it."""
-    python = os.environ.get("AGENTOS_ACP_PYTHON")
-    if python is None:
-        pytest.skip("AGENTOS_ACP_PYTHON is not set")
+    """The package `agent-client-protocol` is a requirement of the tests alone."""
     program = tmp_path / "reference_agent.py"
     program.write_text(REFERENCE_AGENT)
-    spec = msgspec.structs.replace(told.spec, command=(python, str(program)))
+    spec = msgspec.structs.replace(told.spec, command=(sys.executable, str(program)))
     heard = Heard()
     async with told.running(spec=spec) as provider:
         reply = await told.ask(provider, "Hello there.", heard)

@@ -329,7 +329,7 @@ class TestProcess:
         transcripts = kit.surroundings.home / "claude" / "projects" / project
         transcripts.mkdir(parents=True)
         (transcripts / "not-a-conversation.jsonl").write_text("")
-        with pytest.raises(ProviderDied, match=r"Claude Code ended: exit code 1: .*resume"):
+        with pytest.raises(ProviderDied, match=r"(?s)Claude Code ended with code 1\..*resume"):
             async with kit.running("not-a-conversation"):
                 pass
 

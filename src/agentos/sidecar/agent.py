@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Literal, Protocol, runtime_checkable
+from typing import Literal
 from uuid import uuid4
 
 from agentos.contracts.crew import Crashed, TeamSpec
@@ -26,16 +26,6 @@ from agentos.sidecar.texts import clean, shortened
 _MOST_REASON = 2000
 
 _log = logging.getLogger(__name__)
-
-
-@runtime_checkable
-class Watched(Provider, Protocol):
-    """A provider that also tells of its process's end between two questions. One that does not is
-    found dead when it is next asked."""
-
-    async def ended(self) -> ProviderDied:
-        """Waits for the end of the process. Cancelling it does no harm."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,13 +210,12 @@ class Agent:
     async def _watch(self) -> None:
         """Notices a death between two questions; within one, the question itself tells."""
         provider = self._provider
-        if self.state == "missing":
+        if self.state == "missing" or provider is None:
             return
-        if isinstance(provider, Watched):
-            died = await provider.ended()
-            await self._free.wait()
-            if not self._again.is_set():
-                self.died(provider, died)
+        died = await provider.ended()
+        await self._free.wait()
+        if not self._again.is_set():
+            self.died(provider, died)
 
     async def _rest(self) -> None:
         pause, self._pause = self._pause, min(self._pause * 2, self._patience.longest_pause)

@@ -119,7 +119,7 @@ class Acp:
     async def ask(self, question: Question, listener: Listener) -> Reply:
         turn = self._turn = Turn(listener)
         try:
-            return await self._unless_dead(self._answered(turn, question.text))
+            return await self._unless_dead(self._answered(turn, _as_message(question.text)))
         except RpcError as error:
             if turn.interrupted.is_set():
                 return Reply("cancelled", turn.text)
@@ -172,6 +172,10 @@ class Acp:
     def _cancel(self) -> None:
         if self._rpc is not None and self._conversation is not None:
             self._rpc.notify("session/cancel", {"sessionId": self._conversation})
+
+    async def ended(self) -> ProviderDied:
+        assert self._process is not None, "start comes first"
+        return await self._process.ended()
 
     async def stop(self) -> None:
         if self._process is not None:
@@ -239,11 +243,17 @@ class Acp:
 
 
 _NO_HTTP = "The agent cannot use MCP servers over HTTP."
+_MESSAGE = "This is a message, and no command:"
 _NOT_ALLOWED = "These tool calls were not allowed. Go on without them:"
 
 
 def make_acp(spec: TeamSpec, surroundings: Surroundings, conversation: str | None) -> Acp:
     return Acp(spec, surroundings, conversation)
+
+
+def _as_message(text: str) -> str:
+    """The text so that no agent takes it for one of its commands."""
+    return f"{_MESSAGE}\n{text}" if text.lstrip().startswith("/") else text
 
 
 async def _allowed(turn: Turn, tool: str, path: Any, given: Mapping[str, Any]) -> None:

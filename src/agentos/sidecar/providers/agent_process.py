@@ -24,6 +24,7 @@ _GRACE = 3.0
 # Marks all that a CLI starts: OpenCode gives each command a session of its own, which a signal to
 # the group does not reach.
 _MARK = "AGENTOS_AGENT_RUN"
+_MOST_SWEEPS = 5
 
 _T = TypeVar("_T")
 
@@ -31,8 +32,11 @@ _T = TypeVar("_T")
 class AgentProcess:
     """A running agent CLI. `stdout` is for whoever started it to read."""
 
-    def __init__(self, process: asyncio.subprocess.Process, name: str, mark: str):
+    def __init__(
+        self, process: asyncio.subprocess.Process, name: str, mark: str, noise: str | None
+    ):
         self._process = process
+        self._noise = noise
         self._name = name
         self._mark = mark
         self._last: deque[str] = deque(maxlen=_LAST_LINES)
@@ -41,9 +45,15 @@ class AgentProcess:
 
     @classmethod
     async def start(
-        cls, command: Sequence[str], *, cwd: Path, env: Mapping[str, str], name: str
+        cls,
+        command: Sequence[str],
+        *,
+        cwd: Path,
+        env: Mapping[str, str],
+        name: str,
+        noise: str | None = None,
     ) -> AgentProcess:
-        """Raises ProviderMissing if there is no such program."""
+        """Raises ProviderMissing if there is no such program. Lines with `noise` are not kept."""
         mark = uuid4().hex
         try:
             process = await asyncio.create_subprocess_exec(
@@ -58,7 +68,7 @@ class AgentProcess:
             )
         except (OSError, ValueError) as error:
             raise ProviderMissing(f"{name} cannot be started ({command[0]}): {error}") from error
-        return cls(process, name, mark)
+        return cls(process, name, mark, noise)
 
     @property
     def pid(self) -> int:
@@ -89,6 +99,10 @@ class AgentProcess:
         finally:
             await end(task)
 
+    async def ended(self) -> ProviderDied:
+        """How it ended, once it has. Cancelling it does no harm."""
+        return await asyncio.shield(self._ended)
+
     async def ended_within(self, seconds: float) -> ProviderDied | None:
         """How it ended, if it does soon: a broken connection is noticed before that."""
         await asyncio.wait({self._ended}, timeout=seconds)
@@ -111,15 +125,23 @@ class AgentProcess:
             self._signal_group(signal.SIGTERM)
             async with asyncio.timeout(_GRACE):
                 await self._process.wait()
-        self._signal_group(signal.SIGKILL)
+        self.kill()
         await self._process.wait()
-        for pid in _marked(self._mark):
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
         self.stdin.close()
         # Not cancelled: who waits for an answer is told that there is none.
         await asyncio.wait({self._ended})
         await end(self._listening)
+
+    def kill(self) -> None:
+        """Ends it and all that it started at once."""
+        self._signal_group(signal.SIGKILL)
+        for _ in range(_MOST_SWEEPS):
+            # Again, because one that is found may have started another meanwhile.
+            if not (marked := list(_marked(self._mark))):
+                return
+            for pid in marked:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, signal.SIGKILL)
 
     def _signal_group(self, number: signal.Signals) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -135,7 +157,9 @@ class AgentProcess:
                 continue
             if not line:
                 return
-            self._last.append(line.decode(errors="replace").rstrip())
+            text = line.decode(errors="replace").rstrip()
+            if self._noise is None or self._noise not in text:
+                self._last.append(text)
 
 
 def _marked(mark: str) -> Iterator[int]:

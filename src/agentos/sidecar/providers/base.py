@@ -141,6 +141,10 @@ class Provider(Protocol):
         """Makes the running `ask` return soon, as cancelled. Harmless if none is running."""
         ...
 
+    async def ended(self) -> ProviderDied:
+        """Waits for the end of a process that was started. Cancelling it does no harm."""
+        ...
+
     async def stop(self) -> None:
         """Ends the process and all it started. Harmless if it is dead or was never started."""
         ...

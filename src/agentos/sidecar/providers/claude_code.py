@@ -164,6 +164,10 @@ class ClaudeCode:
             # The one who waits for the answer sees that it does not come, or that all has ended.
             return
 
+    async def ended(self) -> ProviderDied:
+        assert self._process is not None, "start comes first"
+        return await self._process.ended()
+
     async def stop(self) -> None:
         if self._process is None:
             return

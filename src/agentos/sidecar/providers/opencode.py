@@ -32,6 +32,8 @@ from agentos.sidecar.providers.opencode_turn import Turn, final
 from agentos.sidecar.tasks import end
 
 _LISTENING = re.compile(rb"listening on http://[^:]+:(\d+)")
+# Others make the server fail.
+_SESSION = re.compile(r"ses_\w+")
 # It starts in seconds; a loaded machine may take much longer.
 _START_SECONDS = 120.0
 _RECONNECT_SECONDS = 0.2
@@ -134,7 +136,7 @@ class OpenCode:
 
     async def _session(self) -> str:
         """The conversation to go on with, or a new one if it is gone."""
-        if self._conversation is not None:
+        if self._conversation is not None and _SESSION.fullmatch(self._conversation):
             try:
                 found = await self._client.get(f"/session/{self._conversation}")
                 return str(found["id"])
@@ -208,6 +210,10 @@ class OpenCode:
 
     async def _abort(self, turn: Turn) -> None:
         await self._client.post(f"/session/{turn.session}/abort")
+
+    async def ended(self) -> ProviderDied:
+        assert self._process is not None, "start comes first"
+        return await self._process.ended()
 
     async def stop(self) -> None:
         if self._process is not None:

@@ -31,9 +31,9 @@ _SWITCHES = {
 }
 # Nobody sits at a terminal to answer these.
 _WITHOUT = {"question": "deny", "plan_enter": "deny", "plan_exit": "deny"}
-# OpenCode wants to know; the gateway holds what a model really takes.
-_CONTEXT_TOKENS = 128_000
-_OUTPUT_TOKENS = 8_192
+# OpenCode wants to know. A model that takes less says so, and OpenCode then shortens the history.
+_CONTEXT_TOKENS = 200_000
+_OUTPUT_TOKENS = 32_000
 
 
 def program(agents: Path) -> Path:
