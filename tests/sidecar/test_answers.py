@@ -47,10 +47,10 @@ def test_a_write_that_fails_leaves_what_was_there(
     one = answer("whole")
     Answers(tmp_path).put(one)
 
-    def full(_: int) -> None:
+    def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(os, "fsync", full)
+    monkeypatch.setattr(Path, "replace", full)
     answers = Answers(tmp_path)
     newer = Answer(message_id=one.message_id, state="failed")
     answers.put(newer)

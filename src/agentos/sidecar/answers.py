@@ -5,8 +5,8 @@
     asked/<message>          how often the agent was asked; it may have begun with the work
     conversation             what the conversation is resumed by
 
-A file is whole or not there: written beside and renamed; answers are flushed to disk before. All of it lies in the
-team's own workspace, where the agent can break it: what cannot be read counts as missing.
+A file is whole or not there: written beside and renamed. All of it lies in the team's own workspace,
+where the agent can break it: what cannot be read counts as missing.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Answers:
         message_id = answer.message_id
         data = msgspec.json.encode(answer)
         try:
-            _write(self._path("answers", message_id), data, flush=True)
+            _write(self._path("answers", message_id), data)
         except OSError as error:
             _log.warning("the answer to %s is kept in memory only: %s", message_id, error.strerror)
             self._unwritten[message_id] = answer
@@ -143,8 +143,12 @@ def _read(path: Path, most: int) -> bytes | None:
     return data if len(data) <= most else None
 
 
-def _write(path: Path, data: bytes, *, flush: bool = False) -> None:
-    """Whole or not at all; with `flush` it outlasts the machine too, not only the process."""
+def _write(path: Path, data: bytes) -> None:
+    """Whole or not at all, whatever becomes of the process.
+
+    Not flushed to disk, which takes longer than the rest of an answer's way: after a power cut the
+    agent's own transcript is as likely to be gone, and the message is asked again with a note.
+    """
     # On the event loop on purpose: nothing else happens between an answer and its storing, and a
     # thread would let a second write overtake the first.
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -154,20 +158,7 @@ def _write(path: Path, data: bytes, *, flush: bool = False) -> None:
         handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(handle, "wb") as file:
             file.write(data)
-            file.flush()
-            if flush:
-                os.fsync(file.fileno())
         fresh.replace(path)
     except OSError:
         fresh.unlink(missing_ok=True)
         raise
-    if flush:
-        _flush_directory(path.parent)
-
-
-def _flush_directory(path: Path) -> None:
-    directory = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
