@@ -573,6 +573,15 @@ class WebhookDeleted(Event, frozen=True):
     name: str
 
 
+class PostActionChanged(Event, frozen=True):
+    """A post-action was created, updated or deleted."""
+
+    type = "post_action.changed"
+    post_action_id: UUID
+    name: str
+    change: str
+
+
 class RunQueued(Event, frozen=True):
     """A schedule or a webhook has fired."""
 

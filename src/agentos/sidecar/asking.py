@@ -11,10 +11,10 @@ from typing import Literal, TypeVar
 from uuid import uuid4
 
 from agentos.contracts.crew import Answer, AnswerState, Deed, FromAgent, Started, UserMessage
+from agentos.contracts.permissions.judging import Allow, Ask, Deny, judge, permissions_of
 from agentos.sidecar.agent import Agent, Patience
 from agentos.sidecar.answers import Answers
 from agentos.sidecar.people import People
-from agentos.sidecar.permissions import Allow, Ask, Deny, judge, permissions_of
 from agentos.sidecar.providers.base import (
     Permission,
     Provider,

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
+from agentos.contracts.crew import AgentPermissions
+from agentos.contracts.permissions.judging import Allow, Ask, Deny, judge
 from agentos.execution.pulse.approvals.asking import Answer, Request, ask
 from agentos.execution.pulse.conversation import ToolCall
 from agentos.execution.pulse.journal import decoded
 from agentos.execution.pulse.run import Run
 from agentos.execution.pulse.toolroom import toolroom_of
 from agentos.execution.pulse.waits import Done, Wait
-from agentos.integrations.tools import permits
 from agentos.integrations.tools.base import ToolSpec
 from agentos.integrations.tools.policies.deciding import Decision
+from agentos.integrations.workspaces.places import Places
 
 
 async def permission(run: Run, call: ToolCall, spec: ToolSpec) -> Wait | Done | None:
@@ -28,16 +32,29 @@ async def permission(run: Run, call: ToolCall, spec: ToolSpec) -> Wait | Done | 
             failed=True,
             details={"denied": True},
         )
-    arguments, own = _arguments(call), run.config.permissions
-    if own is not None and (told := permits.refusal(own, spec.name, arguments)) is not None:
-        return Done(told, failed=True, details={"denied": True})
-    asked = own is not None and permits.is_asked(own, spec.name)
+    arguments = _arguments(call)
+    judged = _judged(run, spec, arguments)
+    if isinstance(judged, Deny):
+        return Done(judged.reason, failed=True, details={"denied": True})
+    asked = isinstance(judged, Ask)
     if (decision == Decision.ALLOW and not asked) or spec.name in run.session.allowed_tools:
         return None
     outcome = await ask(run, Request("tool", call.key, spec.name, {"arguments": arguments}))
     if isinstance(outcome, Wait):
         return outcome
     return None if outcome.approved else _refusal(outcome)
+
+
+def _judged(run: Run, spec: ToolSpec, arguments: dict[str, Any]) -> Allow | Deny | Ask:
+    """What the agent's own permissions say, if it has some."""
+    own = run.config.permissions
+    if own is None:
+        return Allow()
+    permissions = msgspec.convert(own.model_dump(), AgentPermissions)
+    place = Places.of(
+        run.parts.workspaces.directory, run.session.tenant_id, run.session.workspace_id
+    )
+    return judge(permissions, spec.name, arguments, place.files)
 
 
 def _arguments(call: ToolCall) -> dict[str, Any]:

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.sidecar.fakes import spec_of
 
 from agentos.contracts.crew import AgentPermissions, AgentSpec
+from agentos.contracts.permissions.judging import Allow, Ask, Deny, judge, permissions_of
 from agentos.kernel.ids import uuid7
-from agentos.sidecar.permissions import Allow, Ask, Deny, judge, permissions_of
-from tests.sidecar.fakes import spec_of
 
 
 @pytest.fixture

@@ -18,12 +18,14 @@ from pathlib import Path
 from typing import Any
 
 from agentos.contracts.crew import AgentPermissions, TeamSpec
-from agentos.sidecar.commands import Command, commands_of
-from agentos.sidecar.shell_words import Unjudgeable
+from agentos.contracts.permissions.commands import Command, commands_of
+from agentos.contracts.permissions.shell_words import Unjudgeable
 
+# Runs what it is given as a program; the same as this command.
+_PYTHON, _PYTHON_LINE = "python", "python3 -"
 _SHELL_TOOLS = frozenset({"bash", "execute", "run_command", "shell", "terminal"})
 # They look through the whole workspace unless they are told where.
-_SEARCH_TOOLS = frozenset({"glob", "grep", "list", "ls", "search"})
+_SEARCH_TOOLS = frozenset({"glob", "grep", "list", "list_files", "ls", "search", "search_files"})
 _FILE_KEYS = frozenset(
     {
         "cwd", "destination", "dir", "directory", "file", "file_path", "filename", "filepath",
@@ -89,7 +91,7 @@ def _command_reason(
     permissions: AgentPermissions, tool: str, arguments: Mapping[str, Any], workspace: Path
 ) -> str | None:
     """Why a shell command must not be run; None if nothing speaks against it."""
-    if tool.lower() not in _SHELL_TOOLS:
+    if tool.lower() not in _SHELL_TOOLS and tool.lower() != _PYTHON:
         return None
     if (
         not permissions.denied_commands
@@ -97,7 +99,9 @@ def _command_reason(
         and permissions.files is None
     ):
         return None
-    line = _line_of(arguments)
+    if tool.lower() == _PYTHON and permissions.files is not None:
+        return "A program can reach any file: use the tools for files."
+    line = _PYTHON_LINE if tool.lower() == _PYTHON else _line_of(arguments)
     if line is None:
         return "The call names no command that could be checked."
     try:
@@ -128,7 +132,7 @@ def _line_of(arguments: Mapping[str, Any]) -> str | None:
 
 def _is_denied(command: Command, glob: str) -> bool:
     # `rm` denies `rm -r x` too, in whatever directory the program lies.
-    globs = (glob, f"{glob} *")
+    globs = (glob, f"{glob} *", _alone(glob))
     if any(fnmatchcase(text, one) for one in globs for text in (command.text, command.bare_text)):
         return True
     # What is known only at run time might make it fit.
@@ -139,7 +143,12 @@ def _is_denied(command: Command, glob: str) -> bool:
 def _is_allowed(command: Command, globs: Iterable[str]) -> bool:
     if command.possible or not command.text:
         return True
-    return any(fnmatchcase(command.text, glob) for glob in globs)
+    # `git *` is `git` alone, too.
+    return any(fnmatchcase(command.text, one) for glob in globs for one in (glob, _alone(glob)))
+
+
+def _alone(glob: str) -> str:
+    return glob.removesuffix(" *")
 
 
 def _files_named(commands: Iterable[Command]) -> Iterator[str]:

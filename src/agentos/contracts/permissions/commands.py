@@ -10,7 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from agentos.sidecar.shell_words import MOST_DEEP, SimpleCommand, Unjudgeable, Word, simple_commands
+from agentos.contracts.permissions.shell_words import (
+    MOST_DEEP,
+    SimpleCommand,
+    Unjudgeable,
+    Word,
+    simple_commands,
+)
 
 # Words that come before a command without being one.
 _PREFIXES = frozenset({"!", "{", "do", "else", "elif", "if", "then", "time", "until", "while"})

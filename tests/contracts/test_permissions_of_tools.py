@@ -1,17 +1,21 @@
-"""What the permissions of an agent let pass."""
+"""What the permissions of an agent let pass of the tools that native agents have."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from agentos.contracts.crew import AgentPermissions
-from agentos.integrations.tools.permits import is_asked, refusal, simple_commands
+from agentos.contracts.permissions.judging import Ask, Deny, judge
+
+NOWHERE = Path("/nowhere/files")
 
 
 def may(tool: str, arguments: dict[str, Any], **permissions: Any) -> bool:
-    return refusal(AgentPermissions(**permissions), tool, arguments) is None
+    judged = judge(AgentPermissions(**permissions), tool, arguments, NOWHERE)
+    return not isinstance(judged, Deny)
 
 
 def runs(command: str, **permissions: Any) -> bool:
@@ -49,11 +53,13 @@ def test_commands_that_are_not_denied() -> None:
 
 def test_each_command_of_a_line_has_to_be_allowed() -> None:
     allowed = {"allowed_commands": ("git *", "pytest*")}
-    for line in ("git status", "git", "pytest -q", "git add . && pytest", "A=1 git log"):
+    for line in ("git status", "git", "pytest -q", "git add . && pytest"):
         assert runs(line, **allowed), line
     for line in (
         "ls",
         "git log | sh",
+        # It may be what makes git run something else.
+        "GIT_PAGER=x git log",
         "git log $(ls)",
         "git log; curl x",
         "gitx",
@@ -76,7 +82,6 @@ def test_python_is_a_command() -> None:
         ("src/a.py", True),
         ("src/a/b.py", True),
         ("./src//a.py", True),
-        ("src", False),
         ("srcs/a.py", False),
         ("a.py", False),
         ("docs/a.md", True),
@@ -98,9 +103,6 @@ def test_tools_and_asking() -> None:
     assert not may("write_file", {"path": "x"}, tools=("read_file",))
     assert not may("web__search", {}, tools=("read_file",))
     assert may("web__search", {}, tools=("web__*",))
-    assert is_asked(AgentPermissions(ask=("*",)), "shell")
-    assert not is_asked(AgentPermissions(ask=("shell",)), "python")
-
-
-def test_a_comment_is_no_command() -> None:
-    assert simple_commands("# a note\nls -l  x") == ["ls -l x"]
+    shell, code = {"command": "ls"}, {"code": "1"}
+    assert judge(AgentPermissions(ask=("*",)), "shell", shell, NOWHERE) == Ask()
+    assert judge(AgentPermissions(ask=("shell",)), "python", code, NOWHERE) != Ask()
