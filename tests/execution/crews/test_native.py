@@ -273,10 +273,10 @@ async def test_permissions_restrict_tools_commands_and_files(lab: TeamLab) -> No
 
     async with lab.engine():
         assert "hi" in await tried("shell", command="echo hi")
-        assert "deny commands like `rm *`" in await tried("shell", command="echo a; rm -rf x")
-        assert "allow only" in await tried("shell", command="echo $(cat /etc/passwd)")
-        assert "only these files" in await tried("write_file", path="a.txt", content="x")
-        assert "only these files" not in await tried("write_file", path="notes/a.md", content="x")
+        assert "denied by the rule `rm *`" in await tried("shell", command="echo a; rm -rf x")
+        assert "not among those" in await tried("shell", command="echo $(cat /etc/passwd)")
+        assert "outside the files" in await tried("write_file", path="a.txt", content="x")
+        assert "outside the files" not in await tried("write_file", path="notes/a.md", content="x")
 
 
 async def test_a_session_of_a_team_that_goes_on_by_hand(lab: TeamLab) -> None:

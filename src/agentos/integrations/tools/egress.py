@@ -138,13 +138,17 @@ async def egress_at(socket: Path, routes: Routes, uid: int | None = None) -> Asy
     egress = Egress(socket, routes)
     server = await asyncio.start_unix_server(egress.accept, socket, limit=_HEAD_BYTES)
     try:
-        if uid is not None:
-            os.chown(socket, uid, -1)
-        socket.chmod(0o600)
+        _give(socket, uid)
         yield egress
     finally:
         server.close()
         await egress.close()
+
+
+def _give(socket: Path, uid: int | None) -> None:
+    if uid is not None:
+        os.chown(socket, uid, -1)
+    socket.chmod(0o600)
 
 
 @asynccontextmanager
