@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from agentos.execution.crews.layouts.texts import SKILLS
 from agentos.execution.crews.repository import Definition
 from agentos.execution.crews.schemas import AgentPut, Skill
 from agentos.execution.pulse.schemas import AgentProfile, Guards, SessionConfig
 from agentos.execution.pulse.sub_agents.profiles import allowed_tools
 
-SKILLS_FOLDER = ".agents/skills"
 ATTACHMENTS_FOLDER = "attachments"
 MEMORY_FILE = "MEMORY.md"
 
@@ -84,7 +84,7 @@ def _member(worker: AgentPut) -> str:
 
 def _skills(skills: Sequence[Skill], agent: AgentPut) -> str:
     lines = [
-        f"- {skill.name} ({SKILLS_FOLDER}/{skill.name}/SKILL.md): {skill.description}"
+        f"- {skill.name} ({SKILLS}/{skill.name}/SKILL.md): {skill.description}"
         for skill in skills
         if skill.name in agent.skills
     ]

@@ -12,8 +12,9 @@ from uuid import UUID
 
 import msgspec
 
+from agentos.execution.crews.layouts.texts import skill_files
 from agentos.execution.crews.messages.errors import AttachmentMissing
-from agentos.execution.crews.native_config import ATTACHMENTS_FOLDER, MEMORY_FILE, SKILLS_FOLDER
+from agentos.execution.crews.native_config import ATTACHMENTS_FOLDER, MEMORY_FILE
 from agentos.execution.crews.schemas import Skill
 from agentos.execution.pulse.finishing import checkpoint_of
 from agentos.execution.pulse.journal import Change, Step
@@ -34,7 +35,7 @@ class _Given:
     """What belongs on the desk for a message."""
 
     message_id: UUID
-    skills: Mapping[str, str]
+    skills: Mapping[str, bytes]
     attachments: list[dict[str, Any]] = field(default_factory=list)
 
     @property
@@ -79,22 +80,7 @@ async def _given(run: Run) -> _Given | None:
     if row is None:
         return None
     skills = [Skill.model_validate(skill) for skill in row["skills"]]
-    return _Given(row["id"], _skill_files(skills), row["attachments"])
-
-
-def _skill_files(skills: list[Skill]) -> dict[str, str]:
-    files = {}
-    for skill in skills:
-        folder = f"{SKILLS_FOLDER}/{skill.name}"
-        head = f"---\nname: {skill.name}\ndescription: {_quoted(skill.description)}\n---\n\n"
-        files[f"{folder}/SKILL.md"] = head + skill.instructions
-        files |= {f"{folder}/{path}": text for path, text in skill.files.items()}
-    return files
-
-
-def _quoted(text: str) -> str:
-    """As YAML takes it, whatever it holds: JSON is YAML."""
-    return msgspec.json.encode(text).decode()
+    return _Given(row["id"], skill_files(skills), row["attachments"])
 
 
 def _newest_mark(path: list[Step]) -> dict[str, Any]:

@@ -7,7 +7,6 @@ from typing import Any
 
 import yaml
 
-from agentos.execution.crews.layouts.layout import Layout
 from agentos.execution.crews.repository import Definition
 from agentos.execution.crews.schemas import AgentPut, Skill
 
@@ -62,7 +61,7 @@ def summary(worker: AgentPut) -> str:
     return worker.role or f"{worker.name}, a worker of the team"
 
 
-def skill_files(skills: Iterable[Skill]) -> Layout:
+def skill_files(skills: Iterable[Skill]) -> dict[str, bytes]:
     """A folder for each skill, where all agent CLIs look for them."""
     files: dict[str, bytes] = {}
     for skill in skills:
