@@ -18,7 +18,7 @@ from agentos.cli.chat_view import Quiet, Terminal, deed_line
 from agentos.cli.client import Client
 from agentos.execution.relay import Relay
 
-from .conftest import Cli
+from .conftest import Cli, FakeGateway, Request
 from .test_run import Terminal as Screen
 
 __all__ = ["lab", "settings"]
@@ -65,7 +65,7 @@ async def test_nobody_there(owner: Cli, crew: str) -> None:
 async def test_in_a_pipe_the_answer_is_all(owner: Cli) -> None:
     done = await owner("chat", "Crew", WORKS)
     assert done.out == "All\ndone.\n"
-    assert "✓ shell  echo hi" in done.err
+    assert "✓ shell · echo hi" in done.err
     assert re.search(r"answered · .* tokens · \$0\.00", done.err)
     quiet = await owner("chat", "Crew", "-", "--no-stream", stdin="What is 12 * 7?")
     assert "12 * 7 = 84" in quiet.out
@@ -78,7 +78,9 @@ async def test_in_a_pipe_the_answer_is_all(owner: Cli) -> None:
 
 @pytest.mark.usefixtures("working", "crew")
 async def test_lines_of_json(owner: Cli) -> None:
-    done = await owner("chat", "Crew", script("repeat 3 tick", "wait 300", "say tock"), "--json-lines")
+    done = await owner(
+        "chat", "Crew", script("repeat 3 tick", "wait 300", "say tock"), "--json-lines"
+    )
     *heard, message = [json.loads(line) for line in done.out.splitlines()]
     assert message["state"] == "answered"
     kinds = [each["type"] for each in heard]
@@ -107,7 +109,7 @@ async def test_messages(owner: Cli) -> None:
     assert [row["position"] for row in found.json] == [1]
     assert (await owner("messages", "list", "Crew", "--state", "odd", code=2)).err
     shown = (await owner("messages", "show", "Crew", "last")).out
-    assert "  ✓ shell  echo hi\nanswered · " in shown
+    assert "  ✓ shell · echo hi\nanswered · " in shown
     assert shown.endswith("All\ndone.\n")
     assert "2 + 2 = 4" in (await owner("messages", "show", "Crew", "1")).out
     whole = found.json[0]["id"]
@@ -159,7 +161,7 @@ async def test_words_as_they_come(owner: Cli) -> None:
     screen = Screen(owner, 80, "chat", "Crew", said, NO_COLOR="1")
     assert await screen.ended() == 0
     plain = _plain(screen.seen)
-    assert "✓ shell  echo hi" in plain
+    assert "✓ shell · echo hi" in plain
     assert plain.count("lead › ") == 1
     assert re.search(r"lead › tick *tick *tick *\n?tock\nanswered · ", plain), plain
 
@@ -171,23 +173,33 @@ async def test_a_conversation(owner: Cli) -> None:
     screen.type("What is 2 + 2?\n")
     await screen.until("answered · ")
     assert "2 + 2 = 4" in screen.seen
-    screen.seen = ""
+    screen.seen = screen.seen.partition("answered · ")[2]
     await screen.until("you › ")
     screen.type("\n")
     screen.type("What is 3 * 3?\n")
     await screen.until("answered · ")
     assert "3 * 3 = 9" in screen.seen
+    screen.seen = screen.seen.rpartition("answered · ")[2]
+    await screen.until("you › ")
     screen.type("\x04")
     assert await screen.ended() == 0
 
 
-@pytest.mark.usefixtures("working", "crew")
-async def test_one_interrupt_stops_the_answer_and_the_conversation_goes_on(owner: Cli) -> None:
-    screen = Screen(owner, 80, "chat", "Crew", NO_COLOR="1")
+@pytest.mark.usefixtures("working")
+async def test_one_interrupt_stops_the_answer_and_the_conversation_goes_on(
+    owner: Cli, lab: Lab
+) -> None:
+    leader = {"name": "lead", "instructions": SLOW}
+    body = {"name": "Slow", "model": "demo", "leader": leader, "deploy": True}
+    await lab.post("/api/teams", 201, **body)
+    screen = Screen(owner, 80, "chat", "Slow", NO_COLOR="1")
     await screen.until("you › ")
-    screen.type("```demo repeat 3 tick```\n")
-    await screen.until("answered · ")
-    screen.seen = ""
+    screen.type("Begin\n")
+    await screen.until("tick")
+    screen.type("\x03")
+    await screen.until("cancelled · ")
+    assert "Stopping the answer." in screen.seen
+    screen.seen = screen.seen.partition("cancelled · ")[2]
     await screen.until("you › ")
     screen.type("\x04")
     assert await screen.ended() == 0
@@ -222,6 +234,63 @@ async def test_in_a_pipe_it_says_how_to_approve(owner: Cli, lab: Lab) -> None:
     await owner("approvals", "approve", found[1])
     out, _ = await process.communicate()
     assert (process.returncode, out.decode()) == (0, "All\ndone.\n")
+
+
+# A gateway that is not itself
+
+TEAM_ID = "01890000-0000-7000-8000-00000000aaaa"
+MESSAGE_ID = "01890000-0000-7000-8000-00000001bbbb"
+
+
+def _stubborn(fake: FakeGateway, ends_after: int) -> Cli:
+    """A team whose chat breaks off at once, and whose message ends after it was looked at so often."""
+    looks = 0
+
+    def answer(request: Request) -> Any:
+        nonlocal looks
+        path = request.path.partition("?")[0]
+        if path.endswith("/chat"):
+            return 200, b'data: {"running": null, "queued": []}\n\n'
+        if path == "/api/approvals":
+            return 200, {"items": [], "next_cursor": None}
+        if "/messages" not in path:
+            team = {"id": TEAM_ID, "name": "Crew", "deployed": True, "status": "running"}
+            return 200, {**team, "session_id": None, **TEAM}
+        ended = request.method == "GET" and (looks := looks + 1) >= ends_after
+        message = {"id": MESSAGE_ID, "position": 1, **ENDED, "finished_at": None}
+        return 200, {**message, **({"finished_at": ENDED["finished_at"]} if ended else {})}
+
+    fake.handler = answer
+    env = {"AGENTOS_URL": fake.url, "AGENTOS_API_KEY": "sk", "HOME": "/", "PATH": "/bin"}
+    return Cli(env)
+
+
+async def test_an_answer_is_found_without_the_stream(fake: FakeGateway) -> None:
+    done = await _stubborn(fake, 2)("chat", TEAM_ID, "hi")
+    assert done.out == "one two\n"
+    assert sum(request.path.endswith("/chat") for request in fake.seen) > 1, "it listens again"
+
+
+async def test_the_second_interrupt_leaves(fake: FakeGateway) -> None:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "agentos.cli.main", "chat", TEAM_ID, "hi"),
+        env=_stubborn(fake, 10**9).env,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    await _asked_for(fake, "GET", f"/messages/{MESSAGE_ID}")
+    process.send_signal(signal.SIGINT)
+    await _asked_for(fake, "POST", "/cancel")
+    process.send_signal(signal.SIGINT)
+    _, err = await process.communicate()
+    assert process.returncode == 130
+    assert "Ctrl-C again leaves." in err.decode()
+
+
+async def _asked_for(fake: FakeGateway, method: str, end: str) -> None:
+    async with asyncio.timeout(60):
+        while not any(r.method == method and r.path.endswith(end) for r in fake.seen):  # noqa: ASYNC110 - another thread sees it
+            await asyncio.sleep(0.02)
 
 
 # Views
@@ -284,7 +353,7 @@ def test_who_speaks_and_what_is_done(capsys: pytest.CaptureFixture[str]) -> None
         _chunk("seen", agent="scout"),
         _chunk("one two"),
     )
-    assert "  ▸ Bash  ls\n  ✓ scout: Bash  ls\nscout › seen\nlead › one two\n" in shown
+    assert "  ▸ Bash · ls\n  ✓ scout: Bash · ls\nscout › seen\nlead › one two\n" in shown
 
 
 def test_a_failure(capsys: pytest.CaptureFixture[str]) -> None:

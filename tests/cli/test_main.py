@@ -48,7 +48,7 @@ def test_every_command_has_json() -> None:
         and not any("--json" in parameter.opts for parameter in command.params)
     }
     # They run until they are stopped, and log.
-    assert without == {"serve", "worker"}
+    assert without == {"serve", "worker", "sidecar"}
 
 
 def test_short_help_in_the_list_is_the_first_sentence_of_the_command() -> None:

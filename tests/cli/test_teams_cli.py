@@ -87,12 +87,16 @@ async def test_life_of_a_team(owner: Cli, crew_file: str, tmp_path: Path) -> Non
     assert [row["name"] for row in (await owner("teams", "list", "--json")).json] == ["Crew 2"]
     place = tmp_path / "out.yaml"
     await owner("teams", "export", "Crew 2", "-o", str(place))
-    assert [path.name for path in tmp_path.glob("out*")] == ["out.yaml"]
+    assert _names(tmp_path, "out*") == ["out.yaml"]
     exported = yaml.safe_load(place.read_text())
     assert exported["leader"]["instructions"] == "Be\nbrief."
     assert (await owner("teams", "export", "Crew 2")).out == place.read_text()
     again = await owner("teams", "import", str(place), "--name", "Crew 3", "--deploy", "--json")
     assert again.json["workers"][0]["name"] == "scout"
+
+
+def _names(place: Path, pattern: str) -> list[str]:
+    return [path.name for path in place.glob(pattern)]
 
 
 async def test_changes(owner: Cli, crew_file: str, tmp_path: Path) -> None:

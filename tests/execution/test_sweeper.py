@@ -23,7 +23,10 @@ from agentos.kernel.outbox import Outbox
 from agentos.tenancy.ledger import meters
 
 RETENTION = Retention(
-    events=timedelta(days=30), idempotency_keys=timedelta(hours=24), sessions=timedelta(days=90)
+    events=timedelta(days=30),
+    idempotency_keys=timedelta(hours=24),
+    sessions=timedelta(days=90),
+    runs=timedelta(days=60),
 )
 MOMENT = timedelta(seconds=1)
 OUTBOX = Outbox(lambda: None)
@@ -51,6 +54,17 @@ RULES = [
         """insert into idempotency_keys (tenant_id, key, fingerprint, created_at)
            values ($1, int4send($2), '', $3)""",
         RETENTION.idempotency_keys,
+    ),
+    Rule(
+        "runs",
+        """with w as (
+               insert into webhooks (tenant_id, id, name, session, token_hash, token_hint,
+                   created_by, principal_kind, principal_id, created_at, updated_at)
+               values ($1, gen_random_uuid(), $2::int::text, '{}', '', '', '', '', '', $3, $3)
+               returning tenant_id, id)
+           insert into runs (tenant_id, id, webhook_id, due_at, state, created_at, finished_at)
+           select tenant_id, gen_random_uuid(), id, $3, 'failed', $3, $3 from w""",
+        RETENTION.runs,
     ),
     Rule(
         "socket_tickets",

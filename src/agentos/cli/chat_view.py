@@ -38,8 +38,9 @@ def deed_line(deed: Row, leader: str | None = None) -> str:
     """What an agent does, on one line. `leader`: whose name need not be said."""
     agent = deed.get("agent")
     who = f"{agent}: " if agent and agent != leader else ""
+    about = f" · {deed['summary']}" if deed.get("summary") else ""
     refused = " (not allowed)" if deed.get("state") == "denied" else ""
-    return flat(f"{who}{deed['tool']}  {deed.get('summary', '')}".rstrip() + refused)
+    return flat(f"{who}{deed['tool']}{about}{refused}")
 
 
 class Quiet:

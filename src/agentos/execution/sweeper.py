@@ -36,6 +36,7 @@ class Retention:
     events: timedelta
     idempotency_keys: timedelta
     sessions: timedelta
+    runs: timedelta
 
 
 class Sweeper:
@@ -92,6 +93,7 @@ class Sweeper:
             ("invitations", "tenant_id, id", "expires_at < $1", now - _LOGIN_GRACE),
             ("logins", "user_id, id", "expires_at < $1 or revoked_at < $1", now - _LOGIN_GRACE),
             ("rate_buckets", "key", "at < $1", now - _BUCKET_IDLE),
+            ("runs", "tenant_id, id", "finished_at < $1", now - self._retention.runs),
         ):
             await self._delete(table, key, condition, before)
 

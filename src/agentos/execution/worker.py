@@ -40,6 +40,7 @@ class Worker:
             events=timedelta(days=self.settings.event_retention_days),
             idempotency_keys=timedelta(hours=self.settings.idempotency_hours),
             sessions=timedelta(days=self.settings.session_retention_days),
+            runs=timedelta(days=self.settings.run_retention_days),
         )
         # The relay polls, so what is announced here needs no wake-up.
         outbox = Outbox(lambda: None)

@@ -197,7 +197,10 @@ async def test_the_sweeper_gives_back_what_died_elsewhere(
         "update holds set expires_at = now() - interval '1 hour' where owner = $1", elsewhere.owner
     )
     retention = Retention(
-        events=timedelta(days=30), idempotency_keys=timedelta(hours=24), sessions=timedelta(days=90)
+        events=timedelta(days=30),
+        idempotency_keys=timedelta(hours=24),
+        sessions=timedelta(days=90),
+        runs=timedelta(days=90),
     )
     store = ObjectStore.open(None, tmp_path / "objects")
     assert await bank.held() > 0

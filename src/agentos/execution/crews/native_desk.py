@@ -41,7 +41,7 @@ class _Given:
     @property
     def mark(self) -> dict[str, Any]:
         """What the checkpoint says of it."""
-        digest = hashlib.sha256(msgspec.json.encode(sorted(self.skills.items()))).hexdigest()
+        digest = hashlib.sha256(msgspec.msgpack.encode(sorted(self.skills.items()))).hexdigest()
         return {
             "skills": digest if self.skills else None,
             "paths": sorted(self.skills),
@@ -103,8 +103,8 @@ async def _write(run: Run, given: _Given, before: Mapping[str, Any]) -> None:
     for path in before["paths"]:
         if path not in given.skills:
             await _remove(workspace, path)
-    for path, text in given.skills.items():
-        await workspace.write(path, text.encode("utf-8", "replace"))
+    for path, data in given.skills.items():
+        await workspace.write(path, data)
     for each in given.attachments:
         await workspace.write(f"{ATTACHMENTS_FOLDER}/{each['name']}", await _content(run, each))
     snapshot = await workspaces.snapshot(workspace, session.snapshot_id)
