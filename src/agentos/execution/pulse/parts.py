@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from agentos.execution.pulse.live import Audience
 from agentos.execution.pulse.payloads import Payloads
+from agentos.execution.pulse.writer import Writer
 from agentos.integrations.models.router import ModelRouter
 from agentos.integrations.sandboxes.base import Sandbox
 from agentos.integrations.sandboxes.choosing import choose_sandbox
@@ -37,6 +38,7 @@ class PulseParts:
     sandbox: Sandbox
     vault: Vault
     payloads: Payloads
+    writer: Writer
     # Wakes the workers: there is something in the queue.
     wake: Callable[[], Awaitable[None]] = field(repr=False)
     audience: Audience = field(default_factory=Audience)
@@ -77,5 +79,6 @@ async def pulse_parts(
         sandbox=await choose_sandbox(settings.sandbox),
         vault=vault,
         payloads=Payloads(db, objects),
+        writer=Writer(db, router.escrow),
         wake=wake,
     )

@@ -29,9 +29,10 @@ from agentos.execution.pulse.parts import PulseParts
 from agentos.execution.pulse.schemas import SessionConfig
 from agentos.execution.pulse.states import ENDED, State
 from agentos.execution.pulse.waits import Wait
+from agentos.execution.pulse.writer import NeedsTransaction
 from agentos.integrations.workspaces.snapshots import Snapshot
 from agentos.kernel.database import Transaction
-from agentos.kernel.errors import Unavailable
+from agentos.kernel.errors import AgentOSError, Unavailable
 from agentos.kernel.logs import get_logger
 from agentos.tenancy.ledger.calls import FinishedCall, Reservation
 from agentos.tenancy.ledger.escrow import ReservationEnded
@@ -166,8 +167,39 @@ class Run:
         also: Sequence[Also],
         booked: Sequence[tuple[Reservation, FinishedCall]],
     ) -> Committed:
+        if snapshot is None and not also and self._concerns_nobody_else(change):
+            with suppress(NeedsTransaction):
+                return await self._write_with_others(change, booked)
+        return await self._write_alone(change, snapshot, also, booked)
+
+    def _concerns_nobody_else(self, change: Change) -> bool:
+        """Whether the session's row, steps, events and calls are all there is to write."""
+        session = self.session
+        has_relatives = session.parent_id is not None or session.chain_id is not None
+        if change.state in ENDED and (has_relatives or self._has_asked()):
+            return False
+        return not payloads.objects_of(change.steps)
+
+    async def _write_with_others(
+        self, change: Change, booked: Sequence[tuple[Reservation, FinishedCall]]
+    ) -> Committed:
+        parts = self.parts
+        committed = await parts.writer.commit(self.session, change, parts.clock.now(), booked)
+        for wake in (parts.outbox.wake, parts.wake) if change.release else (parts.outbox.wake,):
+            with suppress(AgentOSError):
+                if (waking := wake()) is not None:
+                    await waking
+        return committed
+
+    async def _write_alone(
+        self,
+        change: Change,
+        snapshot: Snapshot | None,
+        also: Sequence[Also],
+        booked: Sequence[tuple[Reservation, FinishedCall]],
+    ) -> Committed:
         session, parts, now = self.session, self.parts, self.parts.clock.now()
-        async with parts.db.transaction(tenant_id=session.tenant_id, same_plans=True) as tx:
+        async with parts.db.transaction(tenant_id=session.tenant_id) as tx:
             if snapshot is not None:
                 # First: the session and its step are going to name it.
                 await parts.workspaces.record(tx, snapshot)
@@ -175,7 +207,7 @@ class Run:
                 # Before its own row: rows of a family are locked from the ancestors down.
                 await lock_parent(tx, session.tenant_id, session.parent_id)
             committed = await journal.commit(tx, session, change, now)
-            await payloads.claim(tx, session.tenant_id, list(change.steps))
+            await payloads.claim(tx, session.tenant_id, change.steps)
             events = [event for each in also for event in await each(tx)]
             if change.state in ENDED:
                 events += await session_ended(
@@ -215,7 +247,7 @@ class Run:
         ours = [(s.kind, s.name, s.key, s.at) for s in rows]
         if ours and [(s.kind, s.name, s.key, s.at) for s in new[: len(ours)]] == ours:
             # Steps that came after them are taken in by the next commit.
-            return Committed(rows, row["pause_requested"], row["ran_ms"])
+            return Committed(row["pause_requested"], row["ran_ms"])
         if row["owner"] is None:
             raise Fenced()
         # What others may add does not change the conversation, but what we had in doubt may have.
