@@ -7,13 +7,14 @@ events in one statement, guarded by the fence of whoever owns the session.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 import asyncpg
 import msgspec
+from msgspec.structs import replace
 
 from agentos.contracts.events import Event, SessionStepUncertain
 from agentos.execution.pulse.schemas import StepKind, StepStatus, WaitingFor
@@ -42,8 +43,8 @@ class Moved(Conflict):
     code = "session_moved"
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+# Structs, not dataclasses: a session makes dozens of them, and these take a tenth of the time.
+class Step(msgspec.Struct, frozen=True):
     """One step. `input` and `output` are plain JSON values."""
 
     kind: StepKind
@@ -65,11 +66,10 @@ class Step:
     seq: int = 0
     parent: int = 0
     # What conversation.py has read out of it, which is not done twice.
-    read: Any = field(default=None, compare=False, repr=False)
+    read: Any = None
 
 
-@dataclass(slots=True)
-class Session:
+class Session(msgspec.Struct):
     """A session as its worker knows it: what the row says that only its owner changes."""
 
     tenant_id: TenantId
@@ -102,13 +102,12 @@ COLUMNS = """s.tenant_id, s.id, s.state, s.config, s.team_id, s.workspace_id, s.
 
 
 def session_of(row: asyncpg.Record) -> Session:
-    session = Session(**{name: row[name] for name in Session.__slots__})
+    session = Session(*[row[name] for name in Session.__struct_fields__])
     session.state = State(session.state)
     return session
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(msgspec.Struct, frozen=True):
     """What one commit does to a session. None leaves a thing as it is."""
 
     steps: Sequence[Step] = ()
@@ -331,7 +330,7 @@ def event_columns(events: Sequence[Event]) -> tuple[list[Any], ...]:
     )
 
 
-_STORED = tuple(name for name in Step.__slots__ if name != "read")
+_STORED = tuple(name for name in Step.__struct_fields__ if name != "read")
 STEP_COLUMNS = """seq, parent, kind, name, status, key, input, output, input_object, output_object,
     snapshot_id, call_id, input_tokens, output_tokens, cost_micros, duration_ms, at"""
 

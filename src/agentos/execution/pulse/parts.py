@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from agentos.execution.pulse.live import Audience
@@ -15,6 +16,7 @@ from agentos.integrations.workspaces.workspaces import Workspaces
 from agentos.kernel.bus import Bus
 from agentos.kernel.clock import Clock
 from agentos.kernel.database import Database
+from agentos.kernel.errors import AgentOSError
 from agentos.kernel.objects import ObjectStore
 from agentos.kernel.outbox import Outbox
 from agentos.kernel.settings import Settings
@@ -60,6 +62,14 @@ async def pulse_parts(
         if bus.is_connected:
             await bus.publish(WAKE_SUBJECT, b"")
 
+    async def committed(released: bool) -> None:
+        # Hints: what is committed has succeeded, whoever hears of it.
+        with suppress(AgentOSError):
+            if (waking := outbox.wake()) is not None:
+                await waking
+            if released:
+                await wake()
+
     return PulseParts(
         settings=settings,
         db=db,
@@ -79,6 +89,6 @@ async def pulse_parts(
         sandbox=await choose_sandbox(settings.sandbox),
         vault=vault,
         payloads=Payloads(db, objects),
-        writer=Writer(db, router.escrow),
+        writer=Writer(db, router.escrow, committed),
         wake=wake,
     )

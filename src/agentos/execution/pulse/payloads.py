@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 from uuid import UUID
+
+from msgspec.structs import replace
 
 from agentos.execution.pulse.journal import Step, decoded, encoded
 from agentos.kernel.database import Database, Transaction

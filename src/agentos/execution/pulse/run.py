@@ -9,10 +9,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import asyncpg
+from msgspec.structs import replace
 from pydantic import ValidationError
 
 from agentos.contracts.events import (
@@ -32,7 +33,7 @@ from agentos.execution.pulse.waits import Wait
 from agentos.execution.pulse.writer import NeedsTransaction
 from agentos.integrations.workspaces.snapshots import Snapshot
 from agentos.kernel.database import Transaction
-from agentos.kernel.errors import AgentOSError, Unavailable
+from agentos.kernel.errors import Unavailable
 from agentos.kernel.logs import get_logger
 from agentos.tenancy.ledger.calls import FinishedCall, Reservation
 from agentos.tenancy.ledger.escrow import ReservationEnded
@@ -140,7 +141,7 @@ class Run:
     ) -> None:
         session = self.session
         rows = [await self.parts.payloads.offload(session.tenant_id, s) for s in change.steps]
-        stored = replace(change, steps=rows)
+        stored = change if rows == change.steps else replace(change, steps=rows)
         while True:
             try:
                 committed = await self._write(stored, snapshot, also, booked)
@@ -168,8 +169,9 @@ class Run:
         booked: Sequence[tuple[Reservation, FinishedCall]],
     ) -> Committed:
         if snapshot is None and not also and self._concerns_nobody_else(change):
+            now = self.parts.clock.now()
             with suppress(NeedsTransaction):
-                return await self._write_with_others(change, booked)
+                return await self.parts.writer.commit(self.session, change, now, booked)
         return await self._write_alone(change, snapshot, also, booked)
 
     def _concerns_nobody_else(self, change: Change) -> bool:
@@ -179,17 +181,6 @@ class Run:
         if change.state in ENDED and (has_relatives or self._has_asked()):
             return False
         return not payloads.objects_of(change.steps)
-
-    async def _write_with_others(
-        self, change: Change, booked: Sequence[tuple[Reservation, FinishedCall]]
-    ) -> Committed:
-        parts = self.parts
-        committed = await parts.writer.commit(self.session, change, parts.clock.now(), booked)
-        for wake in (parts.outbox.wake, parts.wake) if change.release else (parts.outbox.wake,):
-            with suppress(AgentOSError):
-                if (waking := wake()) is not None:
-                    await waking
-        return committed
 
     async def _write_alone(
         self,
@@ -252,7 +243,7 @@ class Run:
             raise Fenced()
         # What others may add does not change the conversation, but what we had in doubt may have.
         fresh = journal.session_of(row)
-        for name in Session.__slots__:
+        for name in Session.__struct_fields__:
             setattr(session, name, getattr(fresh, name))
         self.path += [await self.parts.payloads.load(session.tenant_id, step) for step in new]
         return None

@@ -7,7 +7,7 @@ next one; so a lone session is not slowed down, and a hundred of them share roun
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from operator import attrgetter
@@ -30,6 +30,9 @@ _LANES = 2
 _BUDGET_IN_QUESTION = "AO001"
 
 
+Wake = Callable[[bool], Awaitable[None]]
+
+
 class NeedsTransaction(AgentOSError):
     """More belongs to this commit than one statement can do."""
 
@@ -41,6 +44,7 @@ class _Commit:
     session: Session
     row: tuple[Any, ...]
     settled: list[Callable[[], None]]
+    releases: bool
     outcome: asyncio.Future[Committed | None]
 
     @property
@@ -51,9 +55,11 @@ class _Commit:
 class Writer:
     """One for each process. `db` is of the runtime role: every change is seen as its tenant's."""
 
-    def __init__(self, db: Database, escrow: Escrow):
+    def __init__(self, db: Database, escrow: Escrow, wake: Wake):
+        """`wake` is told after every commit whether a session was released with it."""
         self._db = db
         self._escrow = escrow
+        self._wake = wake
         self._waiting: list[_Commit] = []
         self._lanes: set[asyncio.Task[None]] = set()
 
@@ -71,7 +77,7 @@ class Writer:
         settling = [self._escrow.settling(*each) for each in booked]
         row = journal.change_row(session, change, now, [call for call, _ in settling])
         outcome: asyncio.Future[Committed | None] = asyncio.get_running_loop().create_future()
-        mine = _Commit(session, row, [settled for _, settled in settling], outcome)
+        mine = _Commit(session, row, [end for _, end in settling], change.release, outcome)
         self._waiting.append(mine)
         if len(self._lanes) < _LANES:
             lane = asyncio.create_task(self._write_waiting())
@@ -105,6 +111,7 @@ class Writer:
                 _tell(some, error)
         else:
             _tell_done(some, {row["nth"]: row for row in rows})
+            await self._wake(any(each.releases for each in some))
 
 
 def _tell(some: Sequence[_Commit], error: Exception) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import datetime
 from typing import Any
 from uuid import UUID
+
+from msgspec.structs import replace
 
 from agentos.contracts.events import SessionQueued
 from agentos.execution.pulse import repository as sessions
