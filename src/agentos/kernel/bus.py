@@ -201,6 +201,13 @@ class Bus:
         False: none of them, or nobody knows. The server may not be able to do it, or have some of
         them already; publish each by itself then. At most 1,000 at a time.
         """
+        # Gathered: that knows it was cancelled, also if the client swallows it while it flushes.
+        (stored,) = await asyncio.gather(self._publish_batch(messages, batch_id, timeout))
+        return stored
+
+    async def _publish_batch(
+        self, messages: Sequence[Durable], batch_id: str, timeout: float
+    ) -> bool:
         headers = {Header.BATCH_ID.value: batch_id}
         *others, last = messages
         with _translated():
