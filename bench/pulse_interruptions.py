@@ -115,7 +115,7 @@ async def measure_cancel(queues: Queue) -> list[float]:
         for n in range(CANCELS):
             sleep = f"sleep 4321.{os.getpid()}{n}"
             prompt = script(f'call shell {{"command": "{sleep}"}}', "say Done.")
-            session_id = await queues.add(tenant_id, prompt)
+            session_id = await queues.add(tenant_id, prompt, tool="shell")
             pids = await _appeared(sleep)
             began = time.perf_counter()
             await asyncio.to_thread(_post, port, credential, f"/api/sessions/{session_id}/cancel")

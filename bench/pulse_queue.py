@@ -60,13 +60,15 @@ class Queue:
             _FILL, list(tenants), count, _config(prompt), json.dumps({"text": prompt})
         )
 
-    async def add(self, tenant_id: UUID, prompt: str = THREE_STEPS) -> UUID:
+    async def add(
+        self, tenant_id: UUID, prompt: str = THREE_STEPS, tool: str = "update_plan"
+    ) -> UUID:
         """One session, and its id."""
         added: UUID = await self.connection.fetchval(
             f"{_FILL} returning session_id",
             [tenant_id],
             1,
-            _config(prompt),
+            _config(prompt, tool),
             json.dumps({"text": prompt}),
         )
         return added
@@ -145,8 +147,10 @@ def log_file(running: Stack, name: str) -> Path:
     return running.settings.data_dir / f"{name}.log"
 
 
-def _config(prompt: str) -> str:
-    return SessionConfig(prompt=prompt, model="demo").model_dump_json()
+def _config(prompt: str, tool: str = "update_plan") -> str:
+    # Only what the script uses: the peers' have one tool, too.
+    config = SessionConfig(prompt=prompt, model="demo", tools=[tool], sub_agents=False)
+    return config.model_dump_json()
 
 
 # As the service writes a session that is queued at once.

@@ -143,7 +143,7 @@ async def _ours(each: Queue, depth: int, workers: int) -> Contestant:
     tenants = await each.tenants(TENANTS)
     await each.fill(tenants, depth)
     await each.settle()
-    keep = partial(_keep_at, each, tenants, depth)
+    keep = _Keep(each, tenants, depth)
     return Contestant(
         argv=[list(AGENTOS_WORKER)] * workers,
         env=worker_environment(each.running),
@@ -157,10 +157,23 @@ async def _ours(each: Queue, depth: int, workers: int) -> Contestant:
     )
 
 
-async def _keep_at(each: Queue, tenants: list[UUID], depth: int) -> None:
-    missing = depth - await each.waiting()
-    if missing > 0:
-        await each.fill(tenants, missing)
+@dataclass
+class _Keep:
+    """Fills a queue up again, and does not count a long one so often that it costs sessions."""
+
+    queue: Queue
+    tenants: list[UUID]
+    depth: int
+    counted_at: float = 0.0
+
+    async def __call__(self) -> None:
+        pause = 0.0 if self.depth == FEW else 1.0
+        if time.monotonic() - self.counted_at < pause:
+            return
+        self.counted_at = time.monotonic()
+        missing = self.depth - await self.queue.waiting()
+        if missing > 0:
+            await self.queue.fill(self.tenants, missing)
 
 
 async def _peer(peer: Peer, queues: Queue, workers: int) -> Contestant:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import timedelta
@@ -11,13 +12,19 @@ from uuid import UUID
 from agentos.execution.pulse import repository as sessions
 from agentos.execution.pulse.history import repository as history
 from agentos.execution.pulse.journal import Step
+from agentos.execution.webhooks.service import PREFIX as HOOK
 from agentos.integrations.workspaces.workspaces import Workspaces
-from agentos.kernel.ids import uuid7
+from agentos.kernel.ids import TenantId, uuid7
+from agentos.tenancy.opaque_tokens import new_token
 from tests.gateways import Gateway, Person
 from tests.usage_rows import called
 
 # The name that the document's examples give to a file.
 FILE = "example"
+# A worker of every team of a neighbour.
+WORKER = "writer"
+# What names a thing: its name, or the names of what it belongs to and of itself.
+Name = str | tuple[str, str]
 
 
 @dataclass(frozen=True)
@@ -158,16 +165,86 @@ class Neighbour:
             "/api/tools/policies", subject=f"mcp__{uuid7().hex}__*", decision="deny"
         )
 
+    # Crews
+
+    async def team(self) -> str:
+        """One that is stopped."""
+        return await self._team(deploy=False)
+
+    async def deployed_team(self) -> str:
+        return await self._team(deploy=True)
+
+    async def template(self) -> str:
+        """They are the same for all."""
+        return "research-desk"
+
+    async def message(self) -> tuple[str, str]:
+        """One that waits for its team to be deployed."""
+        team_id = await self.team()
+        return team_id, await self._made(f"/api/teams/{team_id}/messages", text="Theirs")
+
+    async def ended_message(self) -> tuple[str, str]:
+        team_id, message_id = await self.message()
+        path = f"/api/teams/{team_id}/messages/{message_id}/cancel"
+        answer = await self.person.client.post(path)
+        assert answer.is_success, answer.text
+        return team_id, message_id
+
+    async def schedule(self) -> str:
+        return await self._made(
+            "/api/schedules",
+            name=uuid7().hex,
+            every_seconds=3600,
+            team_id=await self.team(),
+            prompt="Theirs",
+        )
+
+    async def webhook(self) -> str:
+        return str((await self._webhook())["id"])
+
+    async def hook(self) -> str:
+        """The token in the address of a webhook."""
+        return str((await self._webhook())["token"])
+
+    async def post_action(self) -> str:
+        return await self._made(
+            "/api/post-actions",
+            name="theirs",
+            schedule_id=await self.schedule(),
+            url="https://example.com/done",
+        )
+
+    async def run(self) -> str:
+        return await self._made(f"/api/schedules/{await self.schedule()}/run")
+
+    async def _team(self, *, deploy: bool) -> str:
+        return await self._made(
+            "/api/teams",
+            name=uuid7().hex,
+            model="demo",
+            leader={"name": "lead"},
+            workers=[{"name": WORKER}],
+            deploy=deploy,
+        )
+
+    async def _webhook(self) -> dict[str, Any]:
+        return await self._answer(
+            "/api/webhooks", name=uuid7().hex, team_id=await self.team(), prompt="Theirs"
+        )
+
     async def _after(self, session_id: str, action: str) -> str:
         answer = await self.person.client.post(f"/api/sessions/{session_id}/{action}")
         assert answer.is_success, answer.text
         return session_id
 
     async def _made(self, path: str, **body: Any) -> str:
+        return str((await self._answer(path, **body))["id"])
+
+    async def _answer(self, path: str, **body: Any) -> dict[str, Any]:
         answer = await self.person.client.post(path, json=body)
         assert answer.status_code == 201, answer.text
-        thing: str = answer.json()["id"]
-        return thing
+        made: dict[str, Any] = answer.json()
+        return made
 
     async def _put(self, path: str, **body: Any) -> str:
         answer = await self.person.client.put(path, json=body)
@@ -175,16 +252,20 @@ class Neighbour:
         return str(answer.json().get("id"))
 
 
-Maker = Callable[[Neighbour], Awaitable[str]]
+Maker = Callable[[Neighbour], Awaitable[Name]]
 
 
 def _missing_id() -> str:
     return str(uuid7())
 
 
+def _missing_part() -> tuple[str, str]:
+    return _missing_id(), _missing_id()
+
+
 # For every path with a parameter: how the neighbour makes such a thing, so that every method of
 # the path works on it, and a name nobody has.
-THINGS: dict[str, tuple[Maker, Callable[[], str]]] = {
+THINGS: dict[str, tuple[Maker, Callable[[], Name]]] = {
     "/api/auth/logins/{login_id}": (Neighbour.login, _missing_id),
     "/api/tenants/{tenant_id}": (Neighbour.tenant, _missing_id),
     "/api/members/{user_id}": (Neighbour.member, _missing_id),
@@ -225,6 +306,40 @@ THINGS: dict[str, tuple[Maker, Callable[[], str]]] = {
     "/api/chains/{chain_id}/cancel": (Neighbour.chain, _missing_id),
     "/api/chains/{chain_id}/retry": (Neighbour.ended_chain, _missing_id),
     "/api/tools/policies/{policy_id}": (Neighbour.policy, _missing_id),
+    "/api/teams/{team_id}": (Neighbour.team, _missing_id),
+    "/api/teams/{team_id}/leader": (Neighbour.team, _missing_id),
+    "/api/teams/{team_id}/workers/{name}": (Neighbour.team, _missing_id),
+    "/api/teams/{team_id}/export": (Neighbour.team, _missing_id),
+    "/api/teams/{team_id}/deploy": (Neighbour.team, _missing_id),
+    "/api/teams/{team_id}/stop": (Neighbour.deployed_team, _missing_id),
+    "/api/teams/{team_id}/restart": (Neighbour.deployed_team, _missing_id),
+    "/api/teams/{team_id}/chat": (Neighbour.team, _missing_id),
+    "/api/teams/{team_id}/messages": (Neighbour.deployed_team, _missing_id),
+    "/api/teams/{team_id}/messages/{message_id}": (Neighbour.message, _missing_part),
+    "/api/teams/{team_id}/messages/{message_id}/cancel": (Neighbour.message, _missing_part),
+    # One that has not ended would be waited for.
+    "/api/teams/{team_id}/messages/{message_id}/wait": (Neighbour.ended_message, _missing_part),
+    "/api/team-templates/{template_id}/create": (Neighbour.template, _missing_id),
+    "/api/schedules/{schedule_id}": (Neighbour.schedule, _missing_id),
+    "/api/schedules/{schedule_id}/pause": (Neighbour.schedule, _missing_id),
+    "/api/schedules/{schedule_id}/resume": (Neighbour.schedule, _missing_id),
+    "/api/schedules/{schedule_id}/run": (Neighbour.schedule, _missing_id),
+    "/api/schedules/{schedule_id}/runs": (Neighbour.schedule, _missing_id),
+    "/api/webhooks/{webhook_id}": (Neighbour.webhook, _missing_id),
+    "/api/webhooks/{webhook_id}/rotate": (Neighbour.webhook, _missing_id),
+    "/api/webhooks/{webhook_id}/runs": (Neighbour.webhook, _missing_id),
+    "/api/hooks/{token}": (Neighbour.hook, lambda: new_token(HOOK, TenantId(uuid7())).text),
+    "/api/runs/{run_id}": (Neighbour.run, _missing_id),
+    "/api/runs/{run_id}/deliveries": (Neighbour.run, _missing_id),
+    "/api/post-actions/{post_action_id}": (Neighbour.post_action, _missing_id),
 }
 # Parameters that name a part of a thing: one that each of the neighbour's things has.
-PARTS = {"seq": "2"}
+_PARTS = {"seq": "2", "name": WORKER}
+
+
+def path_values(path: str, name: Name) -> dict[str, str]:
+    """The path's parameters for one thing; what it does not name is a part that all such have."""
+    parameters = re.findall(r"{(\w+)}", path)
+    names = (name,) if isinstance(name, str) else name
+    parts = [_PARTS[part] for part in parameters[len(names) :]]
+    return dict(zip(parameters, [*names, *parts], strict=True))

@@ -133,10 +133,22 @@ async def make_canaries(gateway: Gateway, aviary: Aviary) -> httpx.AsyncClient:
             "new_password": aviary.add("new password", new_canary()),
         },
     )
-    for answer in (registered, refreshed, key, service, ticket, invited, stored, joined, changed):
+    hook = await owner.post(
+        "/api/webhooks",
+        json={"name": "ci", "session": {"prompt": "Theirs"}},
+        headers={"Idempotency-Key": "hook"},
+    )
+    rotated = await owner.post(f"/api/webhooks/{hook.json()['id']}/rotate")
+    aviary.add("old webhook token", hook.json()["token"])
+    fired = await anonymous.post(
+        f"/api/hooks/{aviary.add('webhook token', rotated.json()['token'])}", json={}
+    )
+    made = (registered, refreshed, key, service, ticket, invited, stored, joined, changed, hook)
+    for answer in (*made, rotated, fired):
         assert answer.is_success, answer.text
     aviary.watch_answer(stored)
     aviary.watch_answer(changed)
+    aviary.watch_answer(fired)
     return owner
 
 
@@ -166,6 +178,14 @@ def failing_requests(client: httpx.AsyncClient, form: str) -> Iterator[httpx.Req
     yield build("DELETE", f"/api/keys/{path}")
     yield build("PATCH", f"/api/members/{path}", json={"role": form})
     yield build("POST", f"/api/objects/{path}")
+    yield build("POST", f"/api/hooks/x{path}", json={})
+    yield build("GET", f"/api/hooks/{path}")
+    yield build("POST", f"/api/team-templates/{path}/create", json={})
+    yield build("DELETE", f"/api/teams/x/workers/{path}")
+    yield build("POST", "/api/teams", json={"name": "x", "leader": {"name": form}})
+    yield build("POST", "/api/teams/import", json={"name": [form], form: 1})
+    yield build("POST", "/api/teams/import", content=b"{" + form.encode())
+    yield build("POST", "/api/webhooks", json={"name": "x", "prompt": {"x": form}})
     yield build("GET", "/api/none", headers=[(b"Authorization", b"Token " + header)])
     yield build("GET", "/api/none", headers=[(b"Authorization", b"Bearer x" + header)])
     yield build("GET", "/api/none", headers=[(b"Authorization", b"Basic " + header)])
@@ -197,6 +217,8 @@ async def everything_readable(client: httpx.AsyncClient) -> list[httpx.Response]
             "/api/audit/export?format=csv",
             "/api/audit/export?format=ndjson",
             "/api/events?limit=200",
+            "/api/webhooks",
+            "/api/sessions",
             "/api/openapi.json",
             "/metrics",
             "/health/ready",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -23,7 +23,7 @@ from agentos.kernel.clock import MovableClock
 from agentos.kernel.ids import LoginId, TenantId, UserId, uuid7
 from agentos.tenancy.principals import Role, Scope
 from tests.gateways import Gateway
-from tests.neighbours import PARTS, THINGS, Neighbour
+from tests.neighbours import THINGS, Name, Neighbour, path_values
 from tests.test_rls_catalogue import GLOBAL_TABLES
 
 # What works without a credential: ways in, and probes.
@@ -40,8 +40,19 @@ PUBLIC = {
 NEEDS_NO_SCOPE = {
     "GET /api/auth/me": "everybody may know who they are",
 }
+# What changes nothing, although it is no GET.
+READS = {
+    "POST /api/events/ticket": "only opens the stream that events:read may read anyway",
+    "POST /api/schedules/preview": "only says when a schedule would fire",
+}
+# The token in its path is its credential, for whoever has it: many senders can set no header.
+HOOK = "POST /api/hooks/{token}"
 # These streams do not end by themselves; `Operation.send` only reads their beginning.
-ENDLESS = {"GET /api/events/stream", "GET /api/sessions/{session_id}/live"}
+ENDLESS = {
+    "GET /api/events/stream",
+    "GET /api/sessions/{session_id}/live",
+    "GET /api/teams/{team_id}/chat",
+}
 
 
 @dataclass(frozen=True)
@@ -65,10 +76,9 @@ class Operation:
         values = {p["name"]: _example(p["schema"]) for p in self.parameters if p["in"] == "path"}
         return self.path.format(**values)
 
-    def path_of(self, name: str) -> str:
+    def path_of(self, name: Name) -> str:
         """The path of one thing; it may go on to a part of it, which all such things have."""
-        thing, *rest = self.path_parameters
-        return self.path.format(**{thing: name}, **{part: PARTS[part] for part in rest})
+        return self.path.format(**path_values(self.path, name))
 
     def example_query(self) -> dict[str, Any]:
         return {
@@ -177,6 +187,8 @@ def operations() -> Iterator[Operation]:
 
 OPERATIONS = tuple(operations())
 PROTECTED = tuple(op for op in OPERATIONS if op.name not in PUBLIC)
+# What a credential in a header opens.
+SCOPED = tuple(op for op in PROTECTED if op.name != HOOK)
 
 
 def test_exactly_these_operations_are_public() -> None:
@@ -262,7 +274,7 @@ async def test_nothing_works_without_a_valid_credential(
 async def test_a_key_without_scopes_can_do_nothing(gateway: Gateway) -> None:
     owner = await gateway.tenant()
     client = await gateway.client(await gateway.api_key(owner.tenant_id, frozenset()))
-    for operation in PROTECTED:
+    for operation in SCOPED:
         answer = await operation.send(client)
         expected = 200 if operation.name in NEEDS_NO_SCOPE else 403
         assert answer.status_code == expected, (operation.name, answer.text)
@@ -272,9 +284,8 @@ async def test_reading_scopes_change_nothing(gateway: Gateway) -> None:
     owner = await gateway.tenant()
     reading = frozenset(scope for scope in Scope if scope.endswith(":read"))
     client = await gateway.client(await gateway.api_key(owner.tenant_id, reading))
-    for operation in PROTECTED:
-        # A ticket only opens the stream that events:read may read anyway.
-        if operation.method != "GET" and operation.name != "POST /api/events/ticket":
+    for operation in SCOPED:
+        if operation.method != "GET" and operation.name not in READS:
             answer = await operation.send(client)
             assert answer.status_code == 403, (operation.name, answer.text)
 
@@ -310,13 +321,15 @@ async def test_platform_routes_are_for_platform_admins(gateway: Gateway) -> None
 
 # Storing under a name makes one's own thing, whether or not a neighbour has one of that name.
 STORES = {"PUT /api/vault/{name}": 200, "PUT /api/objects/{key}": 201}
+# Templates belong to nobody.
+EVERYBODYS = {"POST /api/team-templates/{template_id}/create"}
 
 
 def test_the_walk_knows_every_parameter() -> None:
     assert {op.path for op in OPERATIONS if op.path_parameters} == set(THINGS)
 
 
-def told(answer: httpx.Response, name: str) -> tuple[Any, ...]:
+def told(answer: httpx.Response, name: Name) -> tuple[Any, ...]:
     """Everything an answer says, without what differs from one request to the next."""
     headers = {
         key: value
@@ -328,7 +341,7 @@ def told(answer: httpx.Response, name: str) -> tuple[Any, ...]:
         headers.pop("content-length", None)
         own = ("id", "created_at", "updated_at")
         shown = {key: "own" if key in own else value for key, value in body.items()}
-        return answer.status_code, headers, repr(shown).replace(name, "name")
+        return answer.status_code, headers, repr(shown).replace(str(name), "name")
     request_id = answer.headers["x-request-id"].encode()
     return answer.status_code, headers, answer.content.replace(request_id, b"")
 
@@ -367,8 +380,8 @@ async def test_a_foreign_id_is_answered_like_a_missing_one(
 ) -> None:
     owner, neighbour = await gateway.tenant(), Neighbour(await gateway.tenant(), gateway)
     robot = await gateway.client(await gateway.api_key(owner.tenant_id))
-    for operation in PROTECTED:
-        if not operation.path_parameters:
+    for operation in SCOPED:
+        if not operation.path_parameters or operation.name in EVERYBODYS:
             continue
         make, missing = THINGS[operation.path]
         for client in (owner.client, robot):
@@ -390,6 +403,59 @@ async def test_a_foreign_id_is_answered_like_a_missing_one(
                 assert status in expected, (operation.name, answers)
 
 
+async def test_a_message_is_found_only_with_its_own_team(gateway: Gateway) -> None:
+    own = Neighbour(await gateway.tenant(), gateway)
+    theirs = await Neighbour(await gateway.tenant(), gateway).ended_message()
+    team, message = await own.ended_message()
+    mixed = [(team, theirs[1]), (theirs[0], message), (await own.team(), message)]
+    for operation in (op for op in SCOPED if "message_id" in op.path_parameters):
+        missing = operation.path_of((team, str(uuid7())))
+        expected = told(await operation.send(own.person.client, path=missing), "")
+        assert expected[0] == 404, operation.name
+        for names in mixed:
+            answer = await operation.send(own.person.client, path=operation.path_of(names))
+            if operation.name.endswith("/cancel") and names[0] == theirs[0]:
+                assert answer.json()["code"] == "team_not_found"
+            else:
+                assert told(answer, "") == expected, (operation.name, names)
+
+
+async def test_the_token_in_its_path_is_the_credential_of_a_webhook(gateway: Gateway) -> None:
+    hook = next(op for op in PROTECTED if op.name == HOOK)
+    neighbour, stranger = Neighbour(await gateway.tenant(), gateway), await gateway.tenant()
+    right = await neighbour.hook()
+    wrong = [
+        right[:-4] + "0000",
+        right.replace(neighbour.person.tenant_id.hex, stranger.tenant_id.hex),
+        str(THINGS[hook.path][1]()),
+        right.replace("whk_", "sk_"),
+        "nonsense",
+    ]
+    # Whatever else they send: it neither opens a webhook nor keeps it closed.
+    clients = [
+        await gateway.client(),
+        await gateway.client("nonsense"),
+        await gateway.client(await gateway.api_key(stranger.tenant_id, frozenset())),
+        neighbour.person.client,
+    ]
+    for client in clients:
+        answer = await hook.send(client, path=hook.path_of(right))
+        assert answer.status_code == 202, answer.text
+        refused = [await hook.send(client, path=hook.path_of(token)) for token in wrong]
+        assert [answer.status_code for answer in refused] == [401] * len(wrong)
+        # Those with the shape of a webhook's token are refused alike.
+        assert len({str(told(answer, "")) for answer in refused[:3]}) == 1
+        assert all(right[5:] not in answer.text for answer in refused)
+
+
+async def test_the_token_of_a_webhook_opens_nothing_else(gateway: Gateway) -> None:
+    neighbour = Neighbour(await gateway.tenant(), gateway)
+    client = await gateway.client(await neighbour.hook())
+    for operation in SCOPED:
+        answer = await operation.send(client)
+        assert answer.status_code == 403, (operation.name, answer.text)
+
+
 async def test_the_neighbours_own_things_are_there(gateway: Gateway) -> None:
     """The walk above would prove nothing if its things could not be found at all."""
     neighbour = Neighbour(await gateway.tenant(), gateway)
@@ -408,30 +474,61 @@ async def test_the_neighbours_own_things_are_there(gateway: Gateway) -> None:
 
 # Which credential does what -------------------------------------------------------------------
 
-# What sessions and their tools are used with.
+# What sessions and their tools are used with, and teams.
 PULSE = ("/api/sessions", "/api/checkpoints", "/api/approvals", "/api/chains", "/api/tools")
+CREWS = ("/api/team", "/api/schedules", "/api/webhooks", "/api/runs", "/api/post-actions")
+AGENTS = tuple(op for op in SCOPED if op.path.startswith((*PULSE, *CREWS)))
+# Where it is not one scope by the path: whoever makes something of their own to act needs the right
+# to act like that, and post-actions and runs belong to a schedule or to a webhook.
+SCOPES = {
+    "POST /api/sessions/{session_id}/fork": {Scope.SESSIONS_READ, Scope.SESSIONS_WRITE},
+    "POST /api/schedules": {Scope.SCHEDULES_WRITE, Scope.SESSIONS_WRITE},
+    "POST /api/schedules/preview": {Scope.SCHEDULES_READ},
+    "POST /api/webhooks": {Scope.WEBHOOKS_WRITE, Scope.SESSIONS_WRITE},
+    "GET /api/post-actions": {Scope.SCHEDULES_READ, Scope.WEBHOOKS_READ},
+}
 
 
 def needed(operation: Operation) -> frozenset[Scope]:
-    """The scopes that an operation of Pulse takes, no more and no fewer."""
-    reads = operation.method == "GET"
-    if operation.path.startswith("/api/tools"):
-        return frozenset({Scope.TOOLS_READ if reads else Scope.TOOLS_WRITE})
-    if operation.name.endswith("/fork"):
-        return frozenset({Scope.SESSIONS_READ, Scope.SESSIONS_WRITE})
-    if operation.path.startswith("/api/approvals") and not reads:
+    """The scopes that an operation of sessions or teams takes, no more and no fewer."""
+    if operation.name in SCOPES:
+        return frozenset(SCOPES[operation.name])
+    reads, parts = operation.method == "GET", operation.path.split("/")[2:]
+    if parts[0] == "approvals" and not reads:
         return frozenset({Scope.APPROVALS_WRITE})
-    return frozenset({Scope.SESSIONS_READ if reads else Scope.SESSIONS_WRITE})
+    noun = {
+        "tools": "tools",
+        "teams": "messages" if {"messages", "chat"} & set(parts) else "teams",
+        "team-templates": "teams",
+        "schedules": "schedules",
+        "runs": "schedules",
+        "post-actions": "schedules",
+        "webhooks": "webhooks",
+    }.get(parts[0], "sessions")
+    return frozenset({Scope(f"{noun}:{'read' if reads else 'write'}")})
 
 
-async def test_operations_of_sessions_take_their_scopes_and_no_others(
+async def fitting_body(operation: Operation, neighbour: Neighbour) -> Any:
+    """The example, with what has to be there or must not: a thing it names, a name that is taken."""
+    if operation.name == "POST /api/post-actions":
+        return operation.body | {"schedule_id": await neighbour.schedule()}
+    if operation.method == "POST" and operation.path in NAMED:
+        return operation.body | {"name": uuid7().hex}
+    return operation.body
+
+
+# No two things of a tenant have the same name here.
+NAMED = {"/api/teams", "/api/teams/import", "/api/schedules", "/api/webhooks"}
+
+
+async def test_operations_of_agents_take_their_scopes_and_no_others(
     gateway: Gateway, superuser: asyncpg.Connection[Any]
 ) -> None:
     neighbour = Neighbour(await gateway.tenant(), gateway)
     tenant_id = neighbour.person.tenant_id
     with_scopes: dict[frozenset[Scope], httpx.AsyncClient] = {}
-    for operation in (op for op in PROTECTED if op.path.startswith(PULSE)):
-        path = None
+    for operation in AGENTS:
+        path, body = None, await fitting_body(operation, neighbour)
         if operation.path_parameters:
             path = operation.path_of(await THINGS[operation.path][0](neighbour))
         scopes = needed(operation)
@@ -443,31 +540,58 @@ async def test_operations_of_sessions_take_their_scopes_and_no_others(
             # A key's last use is written down beside the request.
             async with untouched(superuser, tenant_id, "api_keys"):
                 client = with_scopes[frozenset(Scope) - {scope}]
-                answer = await operation.send(client, path=path)
+                answer = await operation.send(client, path=path, body=body)
             assert answer.status_code == 403, (operation.name, scope, answer.text)
-        answer = await operation.send(with_scopes[scopes], path=path)
+        answer = await operation.send(with_scopes[scopes], path=path, body=body)
         assert answer.is_success, (operation.name, answer.text)
 
 
 async def test_a_foreign_id_in_a_filter_or_a_body_finds_nothing(gateway: Gateway) -> None:
     owner, neighbour = await gateway.tenant(), Neighbour(await gateway.tenant(), gateway)
     approval, chain = await neighbour.approval(), await neighbour.chain()
+    team, schedule = await neighbour.team(), await neighbour.schedule()
+    webhook = await neighbour.webhook()
     about = (await neighbour.person.client.get(f"/api/approvals/{approval}")).json()
     for path, query in (
         ("/api/sessions", {"parent_id": about["session_id"]}),
         ("/api/sessions", {"chain_id": chain}),
         ("/api/approvals", {"session_id": about["session_id"], "state": "all"}),
+        ("/api/approvals", {"team_id": team, "state": "all"}),
+        ("/api/schedules", {"team_id": team}),
+        ("/api/webhooks", {"team_id": team}),
+        ("/api/post-actions", {"schedule_id": schedule}),
+        ("/api/post-actions", {"webhook_id": webhook}),
     ):
         answer = await owner.client.get(path, params=query)
         assert (answer.status_code, answer.json()["items"]) == (200, []), path
-    own = await Neighbour(owner, gateway).ended_session()
-    foreign = [await neighbour.checkpoint(), str(uuid7())]
-    answers = [
-        await owner.client.post(f"/api/sessions/{own}/rollback", json={"checkpoint_id": each})
-        for each in foreign
+    own = Neighbour(owner, gateway)
+    rollback = f"/api/sessions/{await own.ended_session()}/rollback"
+    messages = f"/api/teams/{await own.team()}/messages"
+    stored = await neighbour.person.client.put("/api/objects/file", content=b"theirs")
+    asked = {"name": "n", "prompt": "p"}
+    called = {"name": "n", "url": "https://example.com"}
+
+    def attached(object_id: str) -> dict[str, Any]:
+        return {"text": "t", "attachments": [{"object_id": object_id, "name": "file"}]}
+
+    bodies: list[tuple[str, str, Callable[[str], dict[str, Any]], int]] = [
+        (rollback, await neighbour.checkpoint(), lambda each: {"checkpoint_id": each}, 404),
+        (messages, stored.json()["id"], attached, 422),
+        (
+            "/api/schedules",
+            team,
+            lambda each: {**asked, "team_id": each, "every_seconds": 60},
+            404,
+        ),
+        ("/api/webhooks", team, lambda each: {**asked, "team_id": each}, 404),
+        ("/api/post-actions", schedule, lambda each: {**called, "schedule_id": each}, 404),
+        ("/api/post-actions", webhook, lambda each: {**called, "webhook_id": each}, 404),
     ]
-    assert [answer.status_code for answer in answers] == [404, 404]
-    assert told(answers[0], foreign[0]) == told(answers[1], foreign[1])
+    for path, theirs, body, status in bodies:
+        foreign = [theirs, str(uuid7())]
+        answers = [await owner.client.post(path, json=body(each)) for each in foreign]
+        assert [answer.status_code for answer in answers] == [status] * 2, (path, answers[0].text)
+        assert told(answers[0], foreign[0]) == told(answers[1], foreign[1])
 
 
 # What an error tells -------------------------------------------------------------------------
@@ -576,7 +700,7 @@ async def test_what_is_wrong_deep_inside_is_quoted_shortly_if_at_all(gateway: Ga
     """A name that does not exist may be quoted; what has not the right shape never is."""
     neighbour = Neighbour(await gateway.tenant(), gateway)
     refused = 0
-    for operation in (op for op in PROTECTED if op.path.startswith(PULSE)):
+    for operation in AGENTS:
         for text in (CANARY, CANARY * 300):
             for answer in await _send_bodies(operation, neighbour, _deep(operation, text)):
                 if answer.is_error:
@@ -594,7 +718,7 @@ ODD = "\U0001f9ff \u202e\u2028 e\u0301 \uffff \ufeff"
 
 async def test_text_that_cannot_be_stored_is_refused_in_every_field(gateway: Gateway) -> None:
     neighbour = Neighbour(await gateway.tenant(), gateway)
-    for operation in (op for op in PROTECTED if op.path.startswith(PULSE)):
+    for operation in AGENTS:
         for kind, text in UNSTORABLE.items():
             for answer in await _send_bodies(operation, neighbour, _deep(operation, text)):
                 told_by = (operation.name, kind, answer.request.content[:500], answer.text)
@@ -604,7 +728,7 @@ async def test_text_that_cannot_be_stored_is_refused_in_every_field(gateway: Gat
 
 async def test_unusual_text_makes_nothing_fail(gateway: Gateway) -> None:
     neighbour = Neighbour(await gateway.tenant(), gateway)
-    for operation in (op for op in PROTECTED if op.path.startswith(PULSE)):
+    for operation in AGENTS:
         for answer in await _send_bodies(operation, neighbour, _deep(operation, ODD)):
             assert answer.status_code < 500, (operation.name, answer.text)
 

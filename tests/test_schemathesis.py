@@ -7,7 +7,6 @@ import contextlib
 import itertools
 import json
 import os
-import re
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -38,7 +37,7 @@ from agentos.kernel.settings import Settings
 from agentos.tenancy.principals import Role
 from tests.conftest import SECRET_KEY, TEMPLATE, Engines, LoopThread
 from tests.gateways import Gateway, running_gateway
-from tests.neighbours import PARTS, THINGS, Neighbour
+from tests.neighbours import THINGS, Name, Neighbour, path_values
 from tests.test_every_route import ENDLESS, document
 
 CHECKS = [
@@ -58,7 +57,7 @@ class Served:
 
     url: str
     credentials: list[str]
-    names: dict[str, str]
+    names: dict[str, Name]
 
 
 @pytest.fixture(scope="module")
@@ -110,6 +109,17 @@ BY_LABEL = {
 }
 
 
+# How long a caller wants to wait for what does not come here: nobody works on it.
+WAITS = {"wait", "seconds"}
+
+
+def _do_not_wait(case: schemathesis.Case[Any]) -> None:
+    for name in WAITS & set(case.query):
+        with contextlib.suppress(TypeError, ValueError):
+            if float(case.query[name]) > 0:
+                case.query[name] = 0
+
+
 @pytest.mark.parametrize("label", sorted(set(BY_LABEL) - ENDLESS))
 def test_no_request_makes_the_gateway_fail(served: Served, label: str) -> None:
     operation = BY_LABEL[label]
@@ -133,8 +143,8 @@ def test_no_request_makes_the_gateway_fail(served: Served, label: str) -> None:
     )
     def check(case: schemathesis.Case[Any], credential: str, existing: bool) -> None:
         if existing and operation.path in served.names:
-            for name in re.findall(r"{(\w+)}", operation.path):
-                case.path_parameters[name] = PARTS.get(name, served.names[operation.path])
+            case.path_parameters.update(path_values(operation.path, served.names[operation.path]))
+        _do_not_wait(case)
         headers = {"Authorization": f"Bearer {credential}"}
         answer = case.call(base_url=served.url, session=session, headers=headers, timeout=30)
         case.validate_response(answer, checks=CHECKS, headers=headers)
@@ -241,11 +251,11 @@ async def test_a_bad_page_is_refused(gateway: Gateway) -> None:
     admin = await gateway.member(owner.tenant_id, role=Role.OWNER, platform_admin=True)
     things = Neighbour(owner, gateway)
     lists = [
-        path if path not in THINGS else path.format(session_id=await THINGS[path][0](things))
+        path.format(**path_values(path, await THINGS[path][0](things))) if path in THINGS else path
         for path, methods in document()["paths"].items()
         if any(p["name"] == "cursor" for p in methods.get("get", {}).get("parameters", []))
     ]
-    assert len(lists) >= 14
+    assert len(lists) >= 21
     for path, cursor in itertools.product(lists, BAD_CURSORS):
         answer = await admin.client.get(path, params={"cursor": cursor})
         if path in ("/api/objects", "/api/vault") and answer.status_code == 200:
@@ -309,6 +319,65 @@ async def test_a_request_that_could_be_read_in_two_ways_is_refused(gateway: Gate
         request = request_line(owner.token, *headers, method="POST", body=b"0\r\n\r\nGET /")
         status, _ = await raw(gateway, request)
         assert 400 <= status < 500, headers
+
+
+NASTY_TIMINGS: dict[str, dict[str, Any]] = {
+    "an interval from the end of time": {"every_seconds": 60, "at": "9999-12-31T23:59:59Z"},
+    "beyond the end of time elsewhere": {"at": "9999-12-31T23:59:59-14:00"},
+    "before the beginning of time": {"every_seconds": 60, "at": "0001-01-01T00:00:00+14:00"},
+    "two ways at once": {"cron": "* * * * *", "every_seconds": 60},
+    "cron from a moment on": {"cron": "* * * * *", "at": "2100-01-01T00:00:00Z"},
+    "a day that never comes": {"cron": "0 0 30 2 *"},
+    "a file that is no time zone": {"cron": "* * * * *", "timezone": "../../../etc/passwd"},
+}
+
+
+async def test_a_nasty_timing_is_refused(gateway: Gateway) -> None:
+    neighbour = Neighbour(await gateway.tenant(), gateway)
+    client, path = neighbour.person.client, f"/api/schedules/{await neighbour.schedule()}"
+    for kind, timing in NASTY_TIMINGS.items():
+        body = {"name": "n", "session": {"prompt": "x"}, **timing}
+        assert_refused(kind, await client.post("/api/schedules", json=body), 422)
+        assert_refused(kind, await client.post("/api/schedules/preview", json=timing), 422)
+        assert_refused(kind, await client.patch(path, json=timing), 422)
+
+
+NASTY_PAYLOADS = {
+    "not JSON": b"{",
+    "not UTF-8": b"\xff",
+    "lone surrogate": b'{"a": "\\ud800"}',
+    "deep": b"[" * 100_000,
+    "integer beyond Python's limit": b'{"a": ' + b"9" * 5000 + b"}",
+    "beyond a double": b'{"a": 1e999}',
+    "too long for a prompt": b'"' + b"x" * 60_000 + b'"',
+}
+ODD_PAYLOADS = [
+    b"",
+    b"null",
+    b"7",
+    b'{"a": [1]}',
+    b'{"a": "\\u0000"}',
+    b'{"a": ' + b"9" * 25 + b"}",
+]
+
+
+async def test_a_nasty_payload_is_refused_and_an_odd_one_is_not(gateway: Gateway) -> None:
+    neighbour = Neighbour(await gateway.tenant(), gateway)
+    made = await neighbour.person.client.post(
+        "/api/webhooks",
+        json={
+            "name": "odd",
+            "team_id": await neighbour.team(),
+            "prompt": "Look: {{body}} {{a.0?}} {{a.%s?}}" % ("9" * 5000),
+        },
+    )
+    client, json_type = await gateway.client(), {"Content-Type": "application/json"}
+    for kind, body in NASTY_PAYLOADS.items():
+        answer = await client.post(made.json()["path"], content=body, headers=json_type)
+        assert_refused(kind, answer, 422)
+    for body in ODD_PAYLOADS:
+        answer = await client.post(made.json()["path"], content=body, headers=json_type)
+        assert answer.status_code == 202, answer.text
 
 
 NASTY_PATHS = [

@@ -11,7 +11,7 @@ import pytest
 from tests.conftest import SECRET_KEY
 from tests.gateways import Gateway, Person, running_gateway
 from tests.neighbours import THINGS, Neighbour
-from tests.test_every_route import OPERATIONS, Operation
+from tests.test_every_route import OPERATIONS, Operation, fitting_body
 
 from agentos.control.tenants import repository as tenants
 from agentos.gateway.edge import SECURITY_HEADERS
@@ -350,6 +350,7 @@ WITHOUT_RECORD = {
     "POST /api/models/estimate": "only reckons",
     "POST /api/models/providers/{provider_id}/test": "only asks the provider",
     "POST /api/chains/check": "only says whether it is valid",
+    "POST /api/schedules/preview": "only says when it would fire",
 }
 
 Call = Callable[[Operation, "Cast"], Awaitable[httpx.Response]]
@@ -472,6 +473,14 @@ async def _on_thing(operation: Operation, cast: Cast) -> httpx.Response:
     return await operation.send(cast.admin.client, path=path)
 
 
+async def _fitting(operation: Operation, cast: Cast) -> httpx.Response:
+    return await cast.send(operation, await fitting_body(operation, cast.things))
+
+
+async def _rename_team(operation: Operation, cast: Cast) -> httpx.Response:
+    return await cast.send(operation, {"name": uuid7().hex}, team_id=await cast.things.team())
+
+
 # In this order; a mutation that is not here fails the walk.
 CALLS: dict[str, Call] = {
     "POST /api/auth/token": _sign_in,
@@ -524,6 +533,34 @@ CALLS: dict[str, Call] = {
     "POST /api/chains/{chain_id}/retry": _on_thing,
     "PUT /api/tools/policies": _as_described,
     "DELETE /api/tools/policies/{policy_id}": _on_thing,
+    "POST /api/teams": _fitting,
+    "POST /api/teams/import": _fitting,
+    "PATCH /api/teams/{team_id}": _rename_team,
+    "DELETE /api/teams/{team_id}": _on_thing,
+    "PUT /api/teams/{team_id}/leader": _on_thing,
+    "PUT /api/teams/{team_id}/workers/{name}": _on_thing,
+    "DELETE /api/teams/{team_id}/workers/{name}": _on_thing,
+    "POST /api/teams/{team_id}/deploy": _on_thing,
+    "POST /api/teams/{team_id}/stop": _on_thing,
+    "POST /api/teams/{team_id}/restart": _on_thing,
+    "POST /api/team-templates/{template_id}/create": _on_thing,
+    "POST /api/teams/{team_id}/messages": _on_thing,
+    "POST /api/teams/{team_id}/messages/{message_id}/cancel": _on_thing,
+    "POST /api/schedules": _fitting,
+    "POST /api/schedules/preview": _as_described,
+    "PATCH /api/schedules/{schedule_id}": _on_thing,
+    "DELETE /api/schedules/{schedule_id}": _on_thing,
+    "POST /api/schedules/{schedule_id}/pause": _on_thing,
+    "POST /api/schedules/{schedule_id}/resume": _on_thing,
+    "POST /api/schedules/{schedule_id}/run": _on_thing,
+    "POST /api/webhooks": _fitting,
+    "PATCH /api/webhooks/{webhook_id}": _on_thing,
+    "DELETE /api/webhooks/{webhook_id}": _on_thing,
+    "POST /api/webhooks/{webhook_id}/rotate": _on_thing,
+    "POST /api/hooks/{token}": _on_thing,
+    "POST /api/post-actions": _fitting,
+    "PATCH /api/post-actions/{post_action_id}": _on_thing,
+    "DELETE /api/post-actions/{post_action_id}": _on_thing,
     "POST /api/platform/tenants": _new_tenant,
     "PATCH /api/platform/tenants/{tenant_id}": _change_tenant,
     "POST /api/events/ticket": _as_described,

@@ -19,6 +19,7 @@ import pytest
 from agentos.kernel.bus import (
     EVENTS_STREAM,
     Bus,
+    Durable,
     Message,
     MessageTooLarge,
     assert_sync_always,
@@ -139,6 +140,32 @@ async def test_durable_publishes_run_concurrently_and_dedupe(bus: Bus) -> None:
     new = await asyncio.gather(*jobs)
     assert new.count(True) == 500
     assert await stored(bus) == 500
+
+
+def batch(name: str, size: int = 200) -> list[Durable]:
+    return [Durable("tenant.t1.session.created", b"x", f"{name}-{n}") for n in range(size)]
+
+
+async def test_a_batch_is_stored_whole_or_not_at_all(bus: Bus) -> None:
+    await bus.ensure_events_stream(["session"])
+    assert await bus.publish_together(batch("one"), batch_id="1")
+    assert await stored(bus) == 200
+    # One of these is there already.
+    repeated = [*batch("two", 100), *batch("one", 1), *batch("three", 100)]
+    assert not await bus.publish_together(repeated, batch_id="2")
+    assert await stored(bus) == 200
+
+
+async def test_a_batch_can_be_cancelled_at_any_moment(bus: Bus) -> None:
+    await bus.ensure_events_stream(["session"])
+    for number in range(20):
+        sending = asyncio.create_task(
+            bus.publish_together(batch(f"{number}"), batch_id=f"{number}")
+        )
+        await asyncio.sleep(number / 5000)
+        if sending.cancel():
+            await asyncio.wait({sending}, timeout=10)
+            assert sending.cancelled()
 
 
 async def test_team_chat_is_not_stored(bus: Bus) -> None:

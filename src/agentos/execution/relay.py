@@ -17,9 +17,10 @@ import asyncpg
 
 from agentos.contracts.events import encode_envelope, subject, subject_roots
 from agentos.kernel import metrics
-from agentos.kernel.bus import Bus, MessageTooLarge
+from agentos.kernel.bus import Bus, Durable, MessageTooLarge
 from agentos.kernel.database import Database
 from agentos.kernel.errors import AgentOSError, Unavailable
+from agentos.kernel.ids import uuid7
 from agentos.kernel.logs import get_logger
 
 log = get_logger(__name__)
@@ -35,6 +36,9 @@ _STANDBY_SECONDS = 2.0
 _STUCK_SECONDS = 5.0
 # A statement is given as long as the pool gives it: only its answer may have no reader any more.
 _STUCK_STATEMENT_SECONDS = 30.0
+
+# How long the bus may take to write a batch to its disk.
+_ACK_SECONDS = 2.0
 
 # What a lost connection looks like to whoever holds it; the pool's own calls say Unavailable.
 _LOST = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError)
@@ -154,17 +158,17 @@ class Relay:
         return published, True
 
     async def _publish(self, rows: list[asyncpg.Record]) -> None:
+        messages = [_message(row) for row in rows]
+        if await self._publish_together(messages):
+            return
         # All in flight at once: the bus keeps the order in which they are sent, and one sync to
         # disk serves many. All are waited for: a straggler must not mix with the next attempt.
         outcomes = await asyncio.gather(
             *(
                 self._bus.publish_durable(
-                    subject(row["tenant_id"], row["type"]),
-                    _envelope(row),
-                    dedupe_id=f"{row['tenant_id']}:{row['seq']}",
-                    timeout=2,
+                    each.subject, each.data, dedupe_id=each.dedupe_id, timeout=_ACK_SECONDS
                 )
-                for row in rows
+                for each in messages
             ),
             return_exceptions=True,
         )
@@ -175,16 +179,28 @@ class Relay:
             elif isinstance(outcome, BaseException):
                 raise outcome
 
+    async def _publish_together(self, messages: list[Durable]) -> bool:
+        """The usual way; the other one is for what was published before, or is too large."""
+        if len(messages) == 1:
+            return False
+        with suppress(MessageTooLarge):
+            return await self._bus.publish_together(
+                messages, batch_id=uuid7().hex, timeout=_ACK_SECONDS
+            )
+        return False
 
-def _envelope(row: asyncpg.Record) -> bytes:
-    return encode_envelope(
-        seq=row["seq"],
+
+def _message(row: asyncpg.Record) -> Durable:
+    tenant_id, seq = row["tenant_id"], row["seq"]
+    data = encode_envelope(
+        seq=seq,
         event_id=row["id"],
         event_type=row["type"],
-        tenant_id=row["tenant_id"],
+        tenant_id=tenant_id,
         at=row["at"],
         data=row["data"],
     )
+    return Durable(subject(tenant_id, row["type"]), data, f"{tenant_id}:{seq}")
 
 
 def relay_waker(bus: Bus) -> Callable[[], Awaitable[None]]:

@@ -36,6 +36,7 @@ from agentos.kernel.ids import uuid7
 from agentos.kernel.logs import bind_context, clear_context, get_logger
 from agentos.kernel.outbox import Outbox
 from agentos.kernel.tracing import span
+from agentos.tenancy.principals import Forbidden, PrincipalKind
 from agentos.tenancy.rate_limits import Allowance, RateLimited
 from agentos.tenancy.tokens import Unauthenticated
 
@@ -161,17 +162,16 @@ class Edge:
                 exchange.allowance = await admission.count_visitor(scope, headers)
             return None
         harmless = scope["method"] in ("GET", "HEAD")
-        credential = (
-            _webhook_token(scope["path"])
-            or headers.bearer()
-            or admission.cookie(headers, harmless=harmless)
-        )
+        token = _webhook_token(scope["path"])
+        credential = token or headers.bearer() or admission.cookie(headers, harmless=harmless)
         if credential is None:
             raise Unauthenticated()
         identity = await admission.identify(credential, scope, headers)
         bind_context(tenant_id=str(identity.principal.tenant_id))
         with exchange.limited_to(identity.requests_per_minute):
             exchange.allowance = await admission.count(identity)
+        if token is None and identity.principal.kind is PrincipalKind.WEBHOOK:
+            raise Forbidden("The token of a webhook fires it, and opens nothing else.")
         return identity
 
     def _check_size(self, exchange: _Exchange) -> None:

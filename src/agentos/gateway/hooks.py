@@ -62,6 +62,7 @@ class _Waiting(Response):
     "/{token}",
     status_code=202,
     response_model=Fired,
+    responses={200: {"model": Fired, "description": "With `wait`: what came of it."}},
     openapi_extra={
         "requestBody": {
             "content": {

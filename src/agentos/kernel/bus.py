@@ -62,6 +62,15 @@ class Message:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class Durable:
+    """A message to be stored; one with a `dedupe_id` that was there already is not stored again."""
+
+    subject: str
+    data: bytes
+    dedupe_id: str
+
+
 Handler = Callable[[Message], Awaitable[None]]
 
 
@@ -184,6 +193,40 @@ class Bus:
             ack = await self._jetstream.publish(subject, data, timeout=timeout, headers=all_headers)
         return not ack.duplicate
 
+    async def publish_together(
+        self, messages: Sequence[Durable], *, batch_id: str, timeout: float = 5.0
+    ) -> bool:
+        """All of them on disk, in this order, when this is True: one acknowledgement for all.
+
+        False: none of them, or nobody knows. The server may not be able to do it, or have some of
+        them already; publish each by itself then. At most 1,000 at a time.
+        """
+        # Gathered: that knows it was cancelled, also if the client swallows it while it flushes.
+        (stored,) = await asyncio.gather(self._publish_batch(messages, batch_id, timeout))
+        return stored
+
+    async def _publish_batch(
+        self, messages: Sequence[Durable], batch_id: str, timeout: float
+    ) -> bool:
+        headers = {Header.BATCH_ID.value: batch_id}
+        *others, last = messages
+        with _translated():
+            for number, each in enumerate(others, 1):
+                headers[Header.BATCH_SEQUENCE.value] = str(number)
+                headers[Header.MSG_ID.value] = each.dedupe_id
+                await self._client.publish(each.subject, each.data, headers=headers)
+            headers[Header.BATCH_SEQUENCE.value] = str(len(messages))
+            headers[Header.MSG_ID.value] = last.dedupe_id
+            headers[Header.BATCH_COMMIT.value] = "1"
+            try:
+                ack = await self._jetstream.publish(
+                    last.subject, last.data, timeout=timeout, headers=headers
+                )
+            except nats.js.errors.BadRequestError:
+                return False
+        # A server that has never heard of batches acknowledges the last message, and only that.
+        return ack.batch_size == len(messages)
+
     async def subscribe(self, subject: str, callback: Handler, queue: str = "") -> Subscription:
         """Call `callback` for each message; with a `queue` name, one member of it gets each."""
 
@@ -229,6 +272,7 @@ class Bus:
             max_bytes=1024**3,
             duplicate_window=120,
             num_replicas=replicas,
+            allow_atomic=True,
         )
         with _translated():
             try:

@@ -158,20 +158,15 @@ class Database:
         *,
         tenant_id: UUID | None = None,
         user_id: UUID | None = None,
-        same_plans: bool = False,
     ) -> AsyncIterator[Transaction]:
-        """A transaction that row-level security sees as this tenant and user.
-
-        `same_plans` spares statements that are planned the same whatever their values from being
-        planned each time.
-        """
+        """A transaction that row-level security sees as this tenant and user."""
         async with self.connection() as connection:
             transaction = Transaction(connection)
             # All of it: whoever is cancelled in the middle of BEGIN may have begun.
             try:
                 with reporting_loss:
                     # One round trip for all. Only UUIDs are ever written into this statement.
-                    await connection.execute(_begin(tenant_id, user_id, same_plans))
+                    await connection.execute(_begin(tenant_id, user_id))
                 yield transaction
                 with reporting_loss:
                     await connection.execute("commit")
@@ -179,6 +174,15 @@ class Database:
                 await _roll_back(connection)
                 raise
         await transaction._committed()
+
+    async def fetch(self, query: str, *args: Any) -> list[asyncpg.Record]:
+        """One statement that is a transaction of its own. Row-level security sees nobody.
+
+        What it is to see, the statement sets itself, as the functions of the schema do.
+        """
+        async with self.connection() as connection:
+            with reporting_loss:
+                return await connection.fetch(query, *args)
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[asyncpg.pool.PoolConnectionProxy[asyncpg.Record]]:
@@ -196,14 +200,12 @@ class Database:
                 await self._pool.release(connection)
 
 
-def _begin(tenant_id: UUID | None, user_id: UUID | None, same_plans: bool) -> str:
+def _begin(tenant_id: UUID | None, user_id: UUID | None) -> str:
     statement = "begin"
     if tenant_id is not None:
         statement += f";set local app.tenant_id='{UUID(int=tenant_id.int)}'"
     if user_id is not None:
         statement += f";set local app.user_id='{UUID(int=user_id.int)}'"
-    if same_plans:
-        statement += ";set local plan_cache_mode=force_generic_plan"
     return statement
 
 

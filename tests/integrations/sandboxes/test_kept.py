@@ -82,7 +82,8 @@ async def test_asked_to_end(box: Box, bubblewrap: Bubblewrap) -> None:
 
 async def test_orphans_are_not_taken_for_the_command(box: Box, bubblewrap: Bubblewrap) -> None:
     """They are children of the first process, too."""
-    program = f"import os\nif os.fork() == 0:\n    os.fork() and os._exit(0)\n{UNTIL_TOLD}"
+    born = "import os, time\nif (child := os.fork()) == 0:\n    os.fork() or time.sleep(600)\n    os._exit(0)\n"
+    program = f"{born}os.waitpid(child, 0)\n{UNTIL_TOLD}"
     outcome = await _kept(bubblewrap, _command(box, PYTHON, "-c", program), _terminate)
     assert outcome.exit_code == 5
     assert outcome.output.count(b"told") == 1

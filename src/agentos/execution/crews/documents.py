@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import yaml
@@ -18,7 +19,8 @@ except ImportError:  # a PyYAML that was built without libyaml: the same, slower
     from yaml import SafeDumper as _SafeDumper  # type: ignore[assignment]
 
 _MOST_FAULTS = 3
-_SHOWN = 100
+# What looks like the name of a field, or a place in a list.
+_PLAIN = re.compile(r"[A-Za-z_-]{1,40}|[0-9]{1,6}")
 # Said even where it is what a document without it would mean.
 _ALWAYS = ("name", "provider", "model")
 
@@ -67,12 +69,16 @@ def shown(team: TeamDefinition) -> dict[str, Any]:
 
 
 def bad_team(error: ValidationError) -> BadTeam:
-    """Says where and why. Never what was given: that may be a secret."""
+    """Says where and why. Never what was given: that may be a secret, even where a name belongs."""
     faults = [
-        f"{'.'.join(str(part)[:_SHOWN] for part in fault['loc']) or 'the team'}: {fault['msg']}"
+        f"{'.'.join(map(_place, fault['loc'])) or 'the team'}: {fault['msg']}"
         for fault in error.errors(include_input=False, include_url=False)[:_MOST_FAULTS]
     ]
     return BadTeam("; ".join(faults))
+
+
+def _place(part: int | str) -> str:
+    return str(part) if _PLAIN.fullmatch(str(part)) else "…"
 
 
 class _Dumper(_SafeDumper):

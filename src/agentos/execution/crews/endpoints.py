@@ -25,14 +25,9 @@ from agentos.tenancy.pages import PAGED, Page, page_of
 from agentos.tenancy.schemas import Name
 
 _YAML = "application/yaml"
+_TEAM: dict[str, Any] = {"schema": {"$ref": "#/components/schemas/TeamCreate"}}
 _DOCUMENT: dict[str, Any] = {
-    "requestBody": {
-        "required": True,
-        "content": {
-            "application/json": {"schema": {"$ref": "#/components/schemas/TeamCreate"}},
-            _YAML: {"schema": {"type": "string"}},
-        },
-    }
+    "requestBody": {"required": True, "content": {"application/json": _TEAM, _YAML: _TEAM}}
 }
 _ODD = re.compile(r"[^a-z0-9]+")
 
@@ -125,7 +120,7 @@ async def delete_worker(
 @router.get(
     "/{team_id}/export",
     response_class=Response,
-    responses={200: {"content": {_YAML: {"schema": {"type": "string"}}}}},
+    responses={200: {"content": {_YAML: _TEAM}}},
 )
 async def export_team(team_id: UUID, work: CurrentWork) -> Response:
     """The team as a YAML document that can be imported. Secrets are named in it, never shown."""

@@ -6,11 +6,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
 import msgspec
+from msgspec.structs import replace
 
 from agentos.execution.crews.layouts.texts import skill_files
 from agentos.execution.crews.messages.errors import AttachmentMissing

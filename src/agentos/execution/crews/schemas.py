@@ -36,7 +36,7 @@ def _check_path(path: str) -> None:
     except BadPath:
         plain = ""
     if not path or plain != path or path == "." or not path.isprintable():
-        raise ValueError(f"{path[:200]!r} is no plain path within the skill")
+        raise ValueError("each must be a plain path within the skill, such as notes/style.md")
     if path.lower() == "skill.md":
         raise ValueError("SKILL.md is made of the instructions")
 
@@ -81,7 +81,7 @@ class Skill(Body):
             _check_path(path)
             above = [path[:n] for n, letter in enumerate(path) if letter == "/"]
             if any(directory in files for directory in above):
-                raise ValueError(f"a part of {path[:200]} is a file itself")
+                raise ValueError("one path leads through a file")
         return files
 
 
@@ -135,8 +135,8 @@ class TeamDefinition(Body):
         if len(set(servers)) < len(servers):
             raise ValueError("two MCP servers have the same name")
         for agent in (self.leader, *self.workers):
-            if unknown := set(agent.skills) - set(skills):
-                raise ValueError(f"{agent.name} has skills the team has not: {sorted(unknown)}")
+            if set(agent.skills) - set(skills):
+                raise ValueError(f"{agent.name} has skills the team has not")
         if (self.provider == "acp") != (self.command is not None):
             raise ValueError("a command is for the provider acp, and needed there")
         if self.provider == "native" and self.runtime is not None:

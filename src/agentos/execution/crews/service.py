@@ -298,7 +298,7 @@ async def _want(
         restart=restart,
     )
     events: list[Event] = []
-    if (status, reason) != (team.status, team.reason):
+    if restart or (status, reason) != (team.status, team.reason):
         events.append(TeamStatusChanged(team_id=team.id, status=status, reason=reason))
     await work.record(
         action,

@@ -16,6 +16,7 @@ import httpx2
 import msgspec
 
 from agentos.contracts.events import DeliveryFinished
+from agentos.execution.post_actions.errors import BadPostAction
 from agentos.execution.pulse.parts import PulseParts
 from agentos.execution.runs.templates import render, render_json
 from agentos.integrations.tools.http_client import http_client
@@ -24,6 +25,7 @@ from agentos.kernel.database import Transaction
 from agentos.kernel.errors import Invalid, NotFound
 from agentos.kernel.ids import TenantId
 from agentos.kernel.logs import get_logger
+from agentos.kernel.texts import storable
 
 log = get_logger(__name__)
 
@@ -60,7 +62,7 @@ where d.tenant_id = $1 and d.id = $2 and d.state = 'waiting'
 @dataclass(frozen=True, slots=True)
 class _Call:
     method: str
-    url: str
+    url: httpx2.URL
     headers: Mapping[str, str]
     body: bytes | None
 
@@ -108,7 +110,7 @@ class Deliverer:
             return _Told(None, error.message, again=False)
 
     async def _call(self, tx: Transaction, tenant_id: TenantId, row: asyncpg.Record) -> _Call:
-        """Raises MissingVariable, SecretNotFound."""
+        """Raises MissingVariable, SecretNotFound, BadPostAction."""
         values = _values(row)
         headers = {"User-Agent": "AgentOS", "X-AgentOS-Delivery": str(row["id"]), **row["headers"]}
         body: bytes | None = None
@@ -117,7 +119,7 @@ class Deliverer:
             if not any(name.lower() == "content-type" for name in headers):
                 headers["Content-Type"] = kind
         headers |= await self._auth(tx, tenant_id, row["auth"])
-        return _Call(row["method"], render(row["url"], values), headers, body)
+        return _Call(row["method"], _url(render(row["url"], values)), headers, body)
 
     async def _auth(
         self, tx: Transaction, tenant_id: TenantId, auth: dict[str, Any]
@@ -125,6 +127,9 @@ class Deliverer:
         if auth["kind"] == "none":
             return {}
         secret = await self._parts.vault.reveal(tx, tenant_id, auth["secret"])
+        if auth["kind"] != "basic" and not secret.isprintable():
+            # Said here, because the client would quote it.
+            raise BadPostAction("The secret has characters that no header can hold.")
         if auth["kind"] == "bearer":
             return {"Authorization": f"Bearer {secret}"}
         if auth["kind"] == "basic":
@@ -134,14 +139,19 @@ class Deliverer:
 
     async def _made(self, call: _Call) -> _Told:
         client = http_client(self._routes, read_seconds=_READ_SECONDS, most_bytes=_MOST_ANSWER)
+        headers = [(name.encode(), value.encode()) for name, value in call.headers.items()]
         try:
-            async with client, asyncio.timeout(_READ_SECONDS * 2):
-                answer = await client.request(
-                    call.method, call.url, headers=dict(call.headers), content=call.body
-                )
-        except (httpx2.HTTPError, httpx2.InvalidURL, TimeoutError) as error:
+            async with (
+                asyncio.timeout(_READ_SECONDS * 2),
+                client,
+                # What it answers is not read: it may be of any length.
+                client.stream(call.method, call.url, headers=headers, content=call.body) as answer,
+            ):
+                pass
+        except (httpx2.HTTPError, TimeoutError) as error:
             # What they say may hold the URL, which may hold what the run came to: kept short.
-            return _Told(None, f"{type(error).__name__}: {str(error)[:300]}", again=True)
+            said = storable(f"{type(error).__name__}: {error}")
+            return _Told(None, said[:300], again=True)
         if answer.status_code < 300:
             return _Told(answer.status_code, None, again=False)
         again = answer.status_code >= 500 or answer.status_code in (408, 425, 429)
@@ -188,15 +198,26 @@ def _values(row: asyncpg.Record) -> dict[str, Any]:
     return {"run": run, "source": {"name": row["source"]}}
 
 
+def _url(text: str) -> httpx2.URL:
+    """Raises BadPostAction."""
+    try:
+        url = httpx2.URL(text)
+    except httpx2.InvalidURL:
+        url = httpx2.URL()
+    if not url.host:
+        raise BadPostAction("The URL that comes of it is none.")
+    return url
+
+
 def _body(template: str | None, values: dict[str, Any]) -> tuple[bytes, str]:
     """What is sent, and what kind it is. A template that is JSON stays JSON."""
     if template is None:
         return msgspec.json.encode(values), "application/json"
     try:
-        document = msgspec.json.decode(template)
-    except msgspec.DecodeError:
+        document = render_json(msgspec.json.decode(template), values)
+    except (msgspec.DecodeError, RecursionError):
         return render(template, values).encode(), "text/plain; charset=utf-8"
-    return msgspec.json.encode(render_json(document, values)), "application/json"
+    return msgspec.json.encode(document), "application/json"
 
 
 def _wait(attempts: int) -> timedelta:

@@ -48,11 +48,15 @@ class PostActionCreate(Body):
     {{run.error}}, {{run.id}}, {{run.due_at}} and {{source.name}}."""
 
     name: Name
-    schedule_id: UUID | None = None
-    webhook_id: UUID | None = None
+    schedule_id: UUID | None = Field(
+        None,
+        description="The schedule whose runs it follows.",
+        examples=["01981f2e-7c00-7000-8000-000000000001"],
+    )
+    webhook_id: UUID | None = Field(None, description="Or the webhook.")
     after: After = "any"
     method: Method = "POST"
-    url: Url
+    url: Url = Field(examples=["https://example.com/done"])
     headers: Annotated[dict[HeaderName, HeaderValue], Field(max_length=50)] = Field(
         default_factory=dict
     )

@@ -7,6 +7,7 @@ from uuid import UUID
 
 import asyncpg
 
+from agentos.contracts.events import PostActionChanged
 from agentos.execution.post_actions import repository
 from agentos.execution.post_actions.errors import PostActionNotFound
 from agentos.execution.post_actions.schemas import (
@@ -67,7 +68,9 @@ async def update_post_action(
     _require_either(work)
     row = await _found(work, post_action_id, lock=True)
     _require_write(work, row["schedule_id"])
-    values = body.model_dump(mode="json", exclude_unset=True, exclude_none=True)
+    given = {name for name in body.model_fields_set if getattr(body, name) is not None}
+    # Each of them whole, also with what goes without saying.
+    values = body.model_dump(mode="json", include=given)
     await _check(work, values)
     if values:
         values["updated_at"] = work.now()
@@ -113,5 +116,8 @@ async def _found(work: Work, post_action_id: UUID, *, lock: bool = False) -> asy
 
 async def _record(work: Work, change: str, post_action_id: UUID, name: str) -> None:
     await work.record(
-        f"post_action.{change}", target=("post_action", post_action_id), after={"name": name}
+        f"post_action.{change}",
+        PostActionChanged(post_action_id=post_action_id, name=name, change=change),
+        target=("post_action", post_action_id),
+        after={"name": name},
     )

@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import force_setattr
+
 from agentos.execution.pulse.journal import Step
 
 if TYPE_CHECKING:
@@ -92,7 +94,7 @@ def answer_of(step: Step) -> ModelResponse:
     if step.read is None:
         (answer,) = ModelMessagesTypeAdapter.validate_python([step.output])
         assert isinstance(answer, ModelResponse), "a model step holds an answer"
-        object.__setattr__(step, "read", answer)
+        force_setattr(step, "read", answer)
     answer = step.read
     assert isinstance(answer, ModelResponse)
     return answer

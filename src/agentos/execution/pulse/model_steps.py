@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pydantic_ai.models import ModelRequestParameters
 from pydantic_ai.tools import ToolDefinition
 
@@ -12,12 +14,17 @@ from agentos.execution.pulse.prompts import instructions_for
 from agentos.execution.pulse.run import Run
 from agentos.execution.pulse.toolroom import toolroom_of
 from agentos.integrations.models.failures import ErrorClass, ModelCallFailed
+from agentos.integrations.tools.base import ToolSpec
 from agentos.kernel.texts import storable
 
 _EMPTY = (
     "The model answered with nothing (it stopped because of: {}). Raise max_output_tokens, or use "
     "another model."
 )
+
+
+_MOST_KNOWN = 256
+_known: dict[tuple[int, ...], tuple[Sequence[ToolSpec], ModelRequestParameters]] = {}
 
 
 async def ask(run: Run) -> bool:
@@ -60,21 +67,28 @@ async def _turn(run: Run) -> bool:
 async def _parameters(run: Run) -> ModelRequestParameters:
     room = await toolroom_of(run)
     if room.parameters is None:
-        room.parameters = await _described(run)
+        room.parameters = _described(await tool_steps.offered(run))
     return room.parameters
 
 
-async def _described(run: Run) -> ModelRequestParameters:
-    return ModelRequestParameters(
-        function_tools=[
+def _described(specs: Sequence[ToolSpec]) -> ModelRequestParameters:
+    """The same object for the same tools, so that what is made of it is made once."""
+    key = tuple(map(id, specs))
+    known = _known.get(key)
+    if known is None:
+        if len(_known) >= _MOST_KNOWN:
+            _known.clear()
+        tools = [
             ToolDefinition(
                 name=spec.name,
                 description=spec.description,
                 parameters_json_schema=dict(spec.schema),
             )
-            for spec in await tool_steps.offered(run)
+            for spec in specs
         ]
-    )
+        # With the specs, so that their ids stay theirs.
+        known = _known[key] = (specs, ModelRequestParameters(function_tools=tools))
+    return known[1]
 
 
 def answer_step(run: Run, asked: Asked, told: int) -> Step:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from agentos.execution.pulse.live import Audience
 from agentos.execution.pulse.payloads import Payloads
+from agentos.execution.pulse.writer import Writer
 from agentos.integrations.models.router import ModelRouter
 from agentos.integrations.sandboxes.base import Sandbox
 from agentos.integrations.sandboxes.choosing import choose_sandbox
@@ -14,6 +16,7 @@ from agentos.integrations.workspaces.workspaces import Workspaces
 from agentos.kernel.bus import Bus
 from agentos.kernel.clock import Clock
 from agentos.kernel.database import Database
+from agentos.kernel.errors import AgentOSError
 from agentos.kernel.objects import ObjectStore
 from agentos.kernel.outbox import Outbox
 from agentos.kernel.settings import Settings
@@ -37,6 +40,7 @@ class PulseParts:
     sandbox: Sandbox
     vault: Vault
     payloads: Payloads
+    writer: Writer
     # Wakes the workers: there is something in the queue.
     wake: Callable[[], Awaitable[None]] = field(repr=False)
     audience: Audience = field(default_factory=Audience)
@@ -58,6 +62,14 @@ async def pulse_parts(
         if bus.is_connected:
             await bus.publish(WAKE_SUBJECT, b"")
 
+    async def committed(released: bool) -> None:
+        # Hints: what is committed has succeeded, whoever hears of it.
+        with suppress(AgentOSError):
+            if (waking := outbox.wake()) is not None:
+                await waking
+            if released:
+                await wake()
+
     return PulseParts(
         settings=settings,
         db=db,
@@ -77,5 +89,6 @@ async def pulse_parts(
         sandbox=await choose_sandbox(settings.sandbox),
         vault=vault,
         payloads=Payloads(db, objects),
+        writer=Writer(db, router.escrow, committed),
         wake=wake,
     )

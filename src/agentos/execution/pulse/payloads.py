@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
+
+from msgspec.structs import replace
 
 from agentos.execution.pulse.journal import Step, decoded, encoded
 from agentos.kernel.database import Database, Transaction
@@ -63,18 +65,22 @@ class Payloads:
         return b"".join(chunks)
 
 
-async def claim(tx: Transaction, tenant_id: TenantId, rows: list[Step]) -> None:
+async def claim(tx: Transaction, tenant_id: TenantId, rows: Sequence[Step]) -> None:
     """Takes what these rows name off the list of discarded objects."""
+    if ids := objects_of(rows):
+        await tx.execute(
+            "delete from discarded_objects where tenant_id = $1 and id = any($2)", tenant_id, ids
+        )
+
+
+def objects_of(rows: Sequence[Step]) -> list[UUID]:
+    """The objects that these rows name."""
     ids = [i for row in rows for i in (row.input_object, row.output_object) if i is not None]
-    ids += [
+    return ids + [
         UUID(row.output["whole"])
         for row in rows
         if row.kind == "tool" and isinstance(row.output, dict) and row.output.get("whole")
     ]
-    if ids:
-        await tx.execute(
-            "delete from discarded_objects where tenant_id = $1 and id = any($2)", tenant_id, ids
-        )
 
 
 def _excerpt(text: str) -> dict[str, Any]:

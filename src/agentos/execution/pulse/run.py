@@ -9,10 +9,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import asyncpg
+from msgspec.structs import replace
 from pydantic import ValidationError
 
 from agentos.contracts.events import (
@@ -29,6 +30,7 @@ from agentos.execution.pulse.parts import PulseParts
 from agentos.execution.pulse.schemas import SessionConfig
 from agentos.execution.pulse.states import ENDED, State
 from agentos.execution.pulse.waits import Wait
+from agentos.execution.pulse.writer import NeedsTransaction
 from agentos.integrations.workspaces.snapshots import Snapshot
 from agentos.kernel.database import Transaction
 from agentos.kernel.errors import Unavailable
@@ -139,7 +141,7 @@ class Run:
     ) -> None:
         session = self.session
         rows = [await self.parts.payloads.offload(session.tenant_id, s) for s in change.steps]
-        stored = replace(change, steps=rows)
+        stored = change if rows == change.steps else replace(change, steps=rows)
         while True:
             try:
                 committed = await self._write(stored, snapshot, also, booked)
@@ -166,8 +168,30 @@ class Run:
         also: Sequence[Also],
         booked: Sequence[tuple[Reservation, FinishedCall]],
     ) -> Committed:
+        if snapshot is None and not also and self._concerns_nobody_else(change):
+            now = self.parts.clock.now()
+            with suppress(NeedsTransaction):
+                return await self.parts.writer.commit(self.session, change, now, booked)
+        return await self._write_alone(change, snapshot, also, booked)
+
+    def _concerns_nobody_else(self, change: Change) -> bool:
+        """Whether the session's row, steps, events and calls are all there is to write."""
+        session = self.session
+        others = (session.parent_id, session.chain_id, session.team_id)
+        awaited = any(each is not None for each in others)
+        if change.state in ENDED and (awaited or self._has_asked()):
+            return False
+        return not payloads.objects_of(change.steps)
+
+    async def _write_alone(
+        self,
+        change: Change,
+        snapshot: Snapshot | None,
+        also: Sequence[Also],
+        booked: Sequence[tuple[Reservation, FinishedCall]],
+    ) -> Committed:
         session, parts, now = self.session, self.parts, self.parts.clock.now()
-        async with parts.db.transaction(tenant_id=session.tenant_id, same_plans=True) as tx:
+        async with parts.db.transaction(tenant_id=session.tenant_id) as tx:
             if snapshot is not None:
                 # First: the session and its step are going to name it.
                 await parts.workspaces.record(tx, snapshot)
@@ -175,7 +199,7 @@ class Run:
                 # Before its own row: rows of a family are locked from the ancestors down.
                 await lock_parent(tx, session.tenant_id, session.parent_id)
             committed = await journal.commit(tx, session, change, now)
-            await payloads.claim(tx, session.tenant_id, list(change.steps))
+            await payloads.claim(tx, session.tenant_id, change.steps)
             events = [event for each in also for event in await each(tx)]
             if change.state in ENDED:
                 events += await session_ended(
@@ -216,12 +240,12 @@ class Run:
         ours = [(s.kind, s.name, s.key, s.at) for s in rows]
         if ours and [(s.kind, s.name, s.key, s.at) for s in new[: len(ours)]] == ours:
             # Steps that came after them are taken in by the next commit.
-            return Committed(rows, row["pause_requested"], row["ran_ms"])
+            return Committed(row["pause_requested"], row["ran_ms"])
         if row["owner"] is None:
             raise Fenced()
         # What others may add does not change the conversation, but what we had in doubt may have.
         fresh = journal.session_of(row)
-        for name in Session.__slots__:
+        for name in Session.__struct_fields__:
             setattr(session, name, getattr(fresh, name))
         self.path += [await self.parts.payloads.load(session.tenant_id, step) for step in new]
         return None

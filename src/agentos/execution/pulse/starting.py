@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from agentos.execution.crews.native_desk import lay_out
 from agentos.execution.pulse.finishing import checkpoint_of

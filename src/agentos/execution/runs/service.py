@@ -14,11 +14,11 @@ from agentos.tenancy.work import Work
 
 async def read_run(work: Work, run_id: UUID) -> RunRead:
     """One run, for whoever may see what started it."""
+    if Scope.WEBHOOKS_READ not in work.principal.scopes:
+        # Without any right to see it, it is the same whether it is there, and of what.
+        work.require(Scope.SCHEDULES_READ)
     row = await repository.find(work.tx, work.tenant_id, run_id)
     if row is None:
-        # Without the right to see it, it is the same whether it is there.
-        if not {Scope.SCHEDULES_READ, Scope.WEBHOOKS_READ} & work.principal.scopes:
-            work.require(Scope.SCHEDULES_READ)
         raise RunNotFound()
     work.require(Scope.SCHEDULES_READ if row["schedule_id"] is not None else Scope.WEBHOOKS_READ)
     return RunRead(**row)

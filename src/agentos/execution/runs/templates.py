@@ -12,6 +12,7 @@ from agentos.kernel.errors import Invalid
 
 _PLACE = re.compile(r"\{\{\s*(.*?)\s*\}\}", re.DOTALL)
 _PATH = re.compile(r"[^\s.{}?]+(?:\.[^\s.{}?]+)*\??")
+_INDEX = re.compile(r"[0-9]{1,9}")
 _MOST_PLACES = 200
 
 
@@ -63,9 +64,7 @@ def _value(path: str, values: Mapping[str, Any]) -> Any:
     for name in path.removesuffix("?").split("."):
         if isinstance(found, Mapping) and name in found:
             found = found[name]
-        elif (
-            isinstance(found, list) and name.isascii() and name.isdigit() and int(name) < len(found)
-        ):
+        elif isinstance(found, list) and _INDEX.fullmatch(name) and int(name) < len(found):
             found = found[int(name)]
         elif path.endswith("?"):
             return ""

@@ -1,10 +1,17 @@
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from pydantic import AwareDatetime, BaseModel, Field, StringConstraints, model_validator
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BaseModel,
+    Field,
+    StringConstraints,
+    model_validator,
+)
 
 from agentos.execution.crews.messages.schemas import Text
 from agentos.execution.pulse.schemas import SessionCreate
@@ -14,6 +21,17 @@ Missed = Literal["skip", "once", "all"]
 Kind = Literal["cron", "interval", "once"]
 Cron = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[\x20-\x7e]*$")]
 Zone = Annotated[str, StringConstraints(min_length=1, max_length=100, pattern=r"^[\x21-\x7e]*$")]
+_YEARS = range(1970, 3000)
+
+
+def _in_utc(moment: datetime) -> datetime:
+    # Far from where time ends for Python and for the database: there is always a next one.
+    if moment.year not in _YEARS:
+        raise ValueError(f"must be from {_YEARS[0]} to {_YEARS[-1]}")
+    return moment.astimezone(UTC)
+
+
+Moment = Annotated[AwareDatetime, AfterValidator(_in_utc)]
 # A year.
 Seconds = Annotated[int, Field(ge=10, le=31_622_400)]
 
@@ -24,7 +42,7 @@ class Timing(Body):
     cron: Cron | None = Field(None, examples=["0 9 * * 1-5"])
     timezone: Zone = Field("UTC", description="In which cron is read.", examples=["Europe/Berlin"])
     every_seconds: Seconds | None = None
-    at: AwareDatetime | None = Field(
+    at: Moment | None = Field(
         None, description="The one moment; or, with every_seconds, the first one (default: now)."
     )
 
@@ -49,7 +67,11 @@ class ScheduleCreate(Timing):
     name: Name
     team_id: UUID | None = Field(None, description="The team that is asked `prompt`.")
     prompt: Text | None = None
-    session: SessionCreate | None = Field(None, description="Or the session that is started.")
+    session: SessionCreate | None = Field(
+        None,
+        description="Or the session that is started.",
+        examples=[{"prompt": "Say what changed since yesterday"}],
+    )
     missed: Missed = Field(
         "once",
         description="What becomes of runs whose time has passed while nothing was running: skip "
@@ -65,10 +87,16 @@ class ScheduleUpdate(Body):
     cron: Cron | None = None
     timezone: Zone | None = None
     every_seconds: Seconds | None = None
-    at: AwareDatetime | None = None
+    at: Moment | None = None
     prompt: Text | None = None
     session: SessionCreate | None = None
     missed: Missed | None = None
+
+    @model_validator(mode="after")
+    def _one_way(self) -> ScheduleUpdate:
+        if self.cron is not None and (self.every_seconds is not None or self.at is not None):
+            raise ValueError("give cron, or every_seconds or at")
+        return self
 
 
 class ScheduleRead(BaseModel):

@@ -13,7 +13,7 @@ from agentos.execution.pulse.schemas import SessionCreate
 from agentos.execution.runs import repository as runs
 from agentos.execution.runs.schemas import RunRead
 from agentos.execution.runs.service import runs_of
-from agentos.execution.runs.starting import start_run
+from agentos.execution.runs.starting import start_run, starter
 from agentos.execution.runs.targets import checked_target
 from agentos.execution.schedules import repository, times
 from agentos.execution.schedules.errors import NothingToCome, ScheduleNotFound
@@ -143,7 +143,10 @@ async def resume_schedule(work: Work, schedule_id: UUID) -> ScheduleDetails:
 
 
 async def run_now(work: Work, front: PulseFront, schedule_id: UUID) -> RunRead:
-    """Starts a run at once, whether or not the schedule is paused; its next moment stays."""
+    """Starts a run at once, whether or not the schedule is paused; its next moment stays.
+
+    In the schedule's name, as at its moments: who may change when it fires needs no more for this.
+    """
     work.require(Scope.SCHEDULES_WRITE)
     row = await _found(work, schedule_id, lock=True)
     run_id, now = uuid7(), work.now()
@@ -161,8 +164,9 @@ async def run_now(work: Work, front: PulseFront, schedule_id: UUID) -> RunRead:
     )
     event = RunQueued(run_id=run_id, schedule_id=schedule_id, webhook_id=None, due_at=now)
     await work.record("schedule.run", event, target=("schedule", schedule_id))
+    acting = starter(work.tenant_id, work.principal.plan, schedule_id, row["name"])
     await start_run(
-        work,
+        Work(work.tx, acting, work.outbox, work.clock, work.request_id),
         front,
         run_id,
         source="schedule",

@@ -19,10 +19,11 @@ class WebhookCreate(Body):
         None,
         description="A template: {{a.path}} comes from the JSON that is sent, {{body}} is all of "
         "it, {{a.path?}} may be missing.",
-        examples=["Look at this issue: {{issue.title}}"],
     )
     session: SessionCreate | None = Field(
-        None, description="Or the session that is started; its prompt is a template."
+        None,
+        description="Or the session that is started; its prompt is a template.",
+        examples=[{"prompt": "Look at this issue: {{issue.title}}"}],
     )
     max_unfinished: int = Field(
         20, ge=1, le=10_000, description="Runs at once; more are refused with 429."

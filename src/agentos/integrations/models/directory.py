@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 from uuid import UUID
 
 import asyncpg
@@ -61,6 +62,8 @@ class TenantModels:
     prices: Mapping[tuple[str, str], Rates]
     # Names of providers that are connected, but whose key cannot be read.
     keyless: tuple[str, ...] = ()
+    # What routing has found out by now; it is asked several times for every call.
+    routes: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
 
 DEMO_PROVIDER = ConnectedProvider(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from agentos.integrations.models.directory import ConnectedProvider, TenantModels
@@ -41,11 +42,18 @@ class Target:
         return f"{self.provider.name}/{self.model}"
 
 
-def targets(models: TenantModels, asked: str) -> list[Target]:
+def targets(models: TenantModels, asked: str) -> Sequence[Target]:
     """Where a call for `asked` goes: first its own model, then what the chain has after it.
 
     Raises ModelNotFound.
     """
+    found: Sequence[Target] | None = models.routes.get(asked)
+    if found is None:
+        found = models.routes[asked] = _targets(models, asked)
+    return found
+
+
+def _targets(models: TenantModels, asked: str) -> list[Target]:
     if len(asked) > _LONGEST_NAME or not asked.isprintable():
         # It goes into headers and into the books, which could not take it.
         raise ModelNotFound("No model has a name like this.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 
 from agentos.integrations.models.hosts import Hosts
 from agentos.integrations.tools.base import Tool
@@ -32,7 +33,12 @@ def built_in_tools(
 
     `hosts`: whether this installation lets sessions list private addresses among them.
     """
-    networked = bool(allowed_hosts)
+    return dict(_built_in_tools(bool(allowed_hosts), hosts))
+
+
+# They keep nothing about a session: what there is of it comes with each call.
+@cache
+def _built_in_tools(networked: bool, hosts: Hosts) -> dict[str, Tool]:
     tools: tuple[Tool, ...] = (
         Shell(networked=networked, hosts=hosts),
         Python(networked=networked, hosts=hosts),

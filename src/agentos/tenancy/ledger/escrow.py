@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import asyncpg
@@ -26,7 +27,7 @@ from agentos.tenancy.ledger.periods import session_account
 from agentos.tenancy.ledger.poster import Poster
 from agentos.tenancy.ledger.posting import Entry, tokens_of
 from agentos.tenancy.ledger.recovery import recover
-from agentos.tenancy.ledger.settling import settle_one
+from agentos.tenancy.ledger.settling import settle_one, settled_call
 from agentos.tenancy.ledger.spool import (
     COVERS_SESSION,
     COVERS_TEAM,
@@ -181,6 +182,23 @@ class Escrow:
         Let it be the last thing in the transaction: others wait for the tenant's accounts from
         here to its end. If it rolls back the reservation is still open, to be settled or released.
         """
+        entry, settled = self._settling(reservation, call)
+        await settle_one(tx, self.owner, entry, self._outbox)
+        tx.after_commit(settled)
+
+    def settling(
+        self, reservation: Reservation, call: FinishedCall
+    ) -> tuple[tuple[Any, ...], Callable[[], None]]:
+        """For callers whose statement books a call: what to give to settle_call of the schema.
+
+        And what to do once that is committed. As with `settle_in`, until then it is still open.
+        """
+        entry, settled = self._settling(reservation, call)
+        return settled_call(self.owner, entry), settled
+
+    def _settling(
+        self, reservation: Reservation, call: FinishedCall
+    ) -> tuple[Entry, Callable[[], None]]:
         opened = self._open.get(reservation.call_id)
         if opened is None:
             raise ReservationEnded()
@@ -188,8 +206,7 @@ class Escrow:
             opened.tried_at = opened.looks
         entry = self._settlement(opened, call)
         entry.at = self._clock.now()
-        await settle_one(tx, self.owner, entry, self._outbox)
-        tx.after_commit(lambda: self._settled_elsewhere(opened, entry))
+        return entry, lambda: self._settled_elsewhere(opened, entry)
 
     async def flush(self) -> None:
         """Posts all that is pending now."""

@@ -9,15 +9,15 @@ from tests.execution.pulse.conftest import Lab, script
 from tests.execution.pulse.faults.books import check_books, check_journal
 
 from agentos.execution.pulse import journal
-from agentos.kernel.database import DatabaseUnavailable, Transaction
+from agentos.kernel.database import Database, DatabaseUnavailable, Transaction
 
 
 @pytest.fixture
-def lost_answers(monkeypatch: pytest.MonkeyPatch) -> list[Transaction]:
-    """The answer to every commit of a run is lost; the transactions that it happened to."""
-    commit, committed = journal.commit, Transaction._committed
+def lost_answers(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """The answer to every commit of a run is lost; what committed them."""
+    commit, committed, fetch = journal.commit, Transaction._committed, Database.fetch
     runs: list[Transaction] = []
-    lost: list[Transaction] = []
+    lost: list[object] = []
 
     async def noted(tx: Transaction, *args: Any) -> Any:
         done = await commit(tx, *args)
@@ -30,13 +30,21 @@ def lost_answers(monkeypatch: pytest.MonkeyPatch) -> list[Transaction]:
             raise DatabaseUnavailable()
         await committed(self)
 
+    async def unheard_statement(self: Database, query: str, *args: Any) -> Any:
+        rows = await fetch(self, query, *args)
+        if query == journal.COMMIT and rows:
+            lost.append(rows)
+            raise DatabaseUnavailable()
+        return rows
+
     monkeypatch.setattr(journal, "commit", noted)
     monkeypatch.setattr(Transaction, "_committed", unheard)
+    monkeypatch.setattr(Database, "fetch", unheard_statement)
     return lost
 
 
 async def test_a_commit_whose_answer_was_lost_is_found_and_not_made_again(
-    lab: Lab, lost_answers: list[Transaction]
+    lab: Lab, lost_answers: list[object]
 ) -> None:
     prices = {"provider": "demo", "model": "demo", "input": 10**6, "output": 10**6}
     await lab.client.put("/api/models/prices", json=prices)

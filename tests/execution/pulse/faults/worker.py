@@ -31,6 +31,7 @@ from agentos.integrations.models.prices import Catalogue
 from agentos.integrations.tools.base import ToolContext
 from agentos.integrations.tools.toolbox import Toolbox
 from agentos.kernel import database
+from agentos.kernel.database import Database
 from agentos.tenancy.plans import PLANS
 
 _PR_SET_PDEATHSIG = 1
@@ -138,16 +139,30 @@ def _count_commits(_: Fault) -> None:
     _put(Run, "_write", write)
 
 
-def _die_amid_commit(fault: Fault) -> None:
-    real, count = journal.commit, itertools.count(1)
+def _amid_commit(fault: Fault, act: Callable[[], None]) -> None:
+    """Acts when the database has done all of the nth commit but the commit itself."""
+    commit, fetch, count = journal.commit, Database.fetch, itertools.count(1)
 
-    async def commit(*args: Any) -> Any:
-        committed = await real(*args)
+    async def committing(*args: Any) -> Any:
+        committed = await commit(*args)
         if next(count) == fault.nth:
-            die()
+            act()
         return committed
 
-    _put(journal, "commit", commit)
+    async def fetching(self: Database, query: str, *args: Any) -> Any:
+        if query != journal.COMMIT or next(count) != fault.nth:
+            return await fetch(self, query, *args)
+        async with self.transaction() as tx:
+            rows = await tx.fetch(query, *args)
+            act()
+        return rows
+
+    _put(journal, "commit", committing)
+    _put(Database, "fetch", fetching)
+
+
+def _die_amid_commit(fault: Fault) -> None:
+    _amid_commit(fault, die)
 
 
 def _freeze_before_commit(fault: Fault) -> None:
@@ -179,15 +194,7 @@ def _freeze_before_commit(fault: Fault) -> None:
 
 
 def _freeze_amid_commit(fault: Fault) -> None:
-    real, count = journal.commit, itertools.count(1)
-
-    async def commit(*args: Any) -> Any:
-        committed = await real(*args)
-        if next(count) == fault.nth:
-            os.kill(os.getpid(), signal.SIGSTOP)
-        return committed
-
-    _put(journal, "commit", commit)
+    _amid_commit(fault, lambda: os.kill(os.getpid(), signal.SIGSTOP))
 
 
 def _freeze_in_claim(fault: Fault) -> None:

@@ -13,6 +13,7 @@ from agentos.execution.crews.keeping.claims import Claim
 from agentos.execution.pulse.approvals.asking import shortened
 from agentos.kernel.database import Transaction
 from agentos.kernel.ids import uuid7
+from agentos.kernel.texts import storable
 
 _LIFE = timedelta(hours=1)
 _LONGEST_KEY = 200
@@ -24,6 +25,11 @@ class Decision(msgspec.Struct, frozen=True):
     reason: str
     # Of the tool, for as long as the team runs.
     always: bool = False
+
+
+def key_of(request_id: str) -> str:
+    """What a request is known by here: as much of its id as a row can hold."""
+    return storable(request_id[:_LONGEST_KEY])
 
 
 async def ask(tx: Transaction, claim: Claim, asked: PermissionAsked, now: datetime) -> list[Event]:
@@ -41,9 +47,9 @@ async def ask(tx: Transaction, claim: Claim, asked: PermissionAsked, now: dateti
         uuid7(),
         claim.team_id,
         asked.message_id,
-        asked.request_id[:_LONGEST_KEY],
+        key_of(asked.request_id),
         subject,
-        {"arguments": shortened(asked.arguments), "agent": asked.agent},
+        {"arguments": shortened(asked.arguments), "agent": shortened(asked.agent)},
         now,
         now + _LIFE,
     )
@@ -65,7 +71,7 @@ async def ask(tx: Transaction, claim: Claim, asked: PermissionAsked, now: dateti
 async def decisions(
     tx: Transaction, claim: Claim, message_id: UUID, now: datetime
 ) -> tuple[dict[str, Decision], list[Event]]:
-    """What is decided about a message's requests, by their ids; and what to announce of those that
+    """What is decided about a message's requests, by their keys; and what to announce of those that
     nobody decided in time."""
     expired = await tx.fetch(
         """update approvals set state = 'expired', decided_at = $3,

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 import asyncpg
 
 from agentos.contracts.events import TeamAlerted, TeamMcpChanged, TeamStatusChanged
+from agentos.execution.crews.keeping.trouble import LOOP_TIME
 from agentos.execution.crews.schemas import TeamStatus
 from agentos.kernel.database import Database, Transaction
 from agentos.kernel.ids import TenantId
 from agentos.kernel.outbox import Outbox
 
 _LOCK = 0x63726577  # "crew"
-# So many crashes within this time are a loop.
-LOOP_CRASHES = 3
-LOOP_TIME = timedelta(minutes=5)
 
 
 class Lost(Exception):
@@ -47,7 +46,6 @@ class Wanted:
     version: int
     answer_seconds: int
     status: TeamStatus
-    repairs: int
     conversation: str | None
     snapshot_id: UUID | None
 
@@ -72,11 +70,47 @@ returning t.tenant_id, t.id, t.fence
 """
 
 
-async def still_ours(db: Database, owner: UUID) -> dict[UUID, int]:
-    """The teams that a worker owns, by the database, with their fences."""
+@dataclass(frozen=True, slots=True)
+class Glance:
+    """What a keeper has to look at if it changes, beside what only concerns an agent at work."""
+
+    fence: int
+    deployed: bool
+    generation: int
+    version: int
+    answer_seconds: int
+    last_position: int
+
+
+async def glance(db: Database, owner: UUID) -> dict[UUID, Glance]:
+    """The teams that a worker owns, by the database. One statement, for however many teams."""
     async with db.transaction() as tx:
-        rows = await tx.fetch("select id, fence from teams where owner = $1", owner)
-    return {row["id"]: row["fence"] for row in rows}
+        rows = await tx.fetch(
+            """select id, fence, deployed, generation, version, answer_seconds, last_position
+               from teams where owner = $1""",
+            owner,
+        )
+    return {
+        row["id"]: Glance(**{name: value for name, value in row.items() if name != "id"})
+        for row in rows
+    }
+
+
+async def disown(db: Database, owner: UUID, teams: Iterable[tuple[UUID, int]]) -> None:
+    """Lets go of teams that a worker owns and nobody in it keeps, given with their fences."""
+    async with db.transaction() as tx:
+        for team_id, fence in teams:
+            await tx.execute(
+                "update teams set owner = null where owner = $1 and id = $2 and fence = $3",
+                owner,
+                team_id,
+                fence,
+            )
+
+
+async def is_deleted(db: Database, claim: Claim) -> bool:
+    async with db.transaction() as tx:
+        return not await tx.value("select exists (select from teams where id = $1)", claim.team_id)
 
 
 async def kept_elsewhere(db: Database) -> frozenset[UUID]:
@@ -92,7 +126,7 @@ async def wanted(tx: Transaction, claim: Claim) -> Wanted:
     """Raises Lost."""
     row = await tx.row(
         """select name, provider, runtime, deployed, generation, version, answer_seconds, status,
-               repairs, conversation, snapshot_id
+               conversation, snapshot_id
            from teams where tenant_id = $1 and id = $2 and owner = $3 and fence = $4""",
         claim.tenant_id,
         claim.team_id,
@@ -167,8 +201,9 @@ async def alert(tx: Transaction, outbox: Outbox, claim: Claim, reason: str, now:
     await outbox.announce(tx, claim.tenant_id, now, event)
 
 
-async def count_crash(tx: Transaction, claim: Claim, now: datetime) -> int:
-    """Notes a crash; returns how many there were within the time that makes a loop. Raises Lost."""
+async def count_crash(tx: Transaction, claim: Claim, now: datetime) -> tuple[int, int]:
+    """Notes a crash; returns how many there were within the time that makes a loop, and how many
+    repairs. Raises Lost."""
     row = await hold(tx, claim)
     recent = [at for at in row["crashes"] if at > now - LOOP_TIME] + [now]
     await tx.execute(
@@ -177,7 +212,13 @@ async def count_crash(tx: Transaction, claim: Claim, now: datetime) -> int:
         claim.team_id,
         recent,
     )
-    return len(recent)
+    return len(recent), row["repairs"]
+
+
+async def crash_count(tx: Transaction, claim: Claim, now: datetime) -> tuple[int, int]:
+    """The same of crashes that are noted already. Raises Lost."""
+    row = await hold(tx, claim)
+    return len([at for at in row["crashes"] if at > now - LOOP_TIME]), row["repairs"]
 
 
 async def applied(tx: Transaction, claim: Claim, version: int, conversation: str | None) -> None:

@@ -9,7 +9,9 @@ from uuid import UUID
 
 from agentos.execution.crews.hints import CHANGED_SUBJECT
 from agentos.execution.crews.keeping import claims
-from agentos.execution.crews.keeping.keeper import PASSING, Keeper
+from agentos.execution.crews.keeping.keeper import Keeper
+from agentos.execution.crews.keeping.life import PASSING
+from agentos.execution.crews.keeping.pace import Pace
 from agentos.execution.crews.parts import CrewParts
 from agentos.kernel.bus import Message
 from agentos.kernel.errors import AgentOSError
@@ -17,18 +19,19 @@ from agentos.kernel.logs import get_logger
 
 log = get_logger(__name__)
 
-# A hint that got lost, or a worker that died, delays a team by this much at most.
-_POLL_SECONDS = 3.0
 _MOST_TEAMS = 200
 
 
 class CrewEngine:
     """One for each worker process. `worker` says under which id the process is alive now."""
 
-    def __init__(self, parts: CrewParts, worker: Callable[[], UUID]):
+    def __init__(self, parts: CrewParts, worker: Callable[[], UUID], pace: Pace | None = None):
         self._parts = parts
         self._worker = worker
+        self._pace = pace or Pace()
         self._keepers: dict[UUID, tuple[Keeper, asyncio.Task[None]]] = {}
+        # Whether a keeper has ended in an error: its team is still ours, by the database.
+        self._fallen = False
         self._woken = asyncio.Event()
 
     async def run(self) -> None:
@@ -42,7 +45,7 @@ class CrewEngine:
                 except PASSING as error:
                     log.warning("teams cannot be looked after right now", error=repr(error))
                 with suppress(TimeoutError):
-                    async with asyncio.timeout(_POLL_SECONDS):
+                    async with asyncio.timeout(self._pace.poll):
                         await self._woken.wait()
         finally:
             await self._leave()
@@ -60,15 +63,32 @@ class CrewEngine:
 
     async def _round(self) -> None:
         owner = self._worker()
-        if self._keepers:
-            ours = await claims.still_ours(self._parts.platform_db, owner)
-            for team_id, (keeper, task) in self._keepers.items():
-                if ours.get(team_id) != keeper.claim.fence and not task.done():
-                    task.cancel()
+        for keeper, _ in self._keepers.values():
+            if keeper.claim.owner != owner:
+                # The worker was cut off for so long that it has taken itself for dead.
+                keeper.lose()
+        await self._look_at_ours(owner)
         room = _MOST_TEAMS - len(self._keepers)
         if room > 0:
             for claim in await claims.claim(self._parts.platform_db, owner, room):
-                self._keep(Keeper(self._parts, claim))
+                self._keep(Keeper(self._parts, claim, self._pace))
+
+    async def _look_at_ours(self, owner: UUID) -> None:
+        """Tells keepers what has changed, and lets go of teams whose keeper has ended in an error."""
+        if not self._keepers and not self._fallen:
+            return
+        ours = await claims.glance(self._parts.platform_db, owner)
+        for team_id, (keeper, _) in self._keepers.items():
+            now = ours.pop(team_id, None)
+            if now is None or now.fence != keeper.claim.fence:
+                keeper.lose()
+            elif keeper.glance != now:
+                keeper.glance = now
+                keeper.look()
+        if ours:
+            left = [(team_id, now.fence) for team_id, now in ours.items()]
+            await claims.disown(self._parts.platform_db, owner, left)
+        self._fallen = False
 
     def _keep(self, keeper: Keeper) -> None:
         team_id = keeper.claim.team_id
@@ -89,7 +109,8 @@ class CrewEngine:
         if kept is not None and kept[1] is task:
             del self._keepers[team_id]
         if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("a keeper ended in an error", team=str(team_id), error=repr(error))
+            log.error("a keeper ended in an error", team=str(team_id), exc_info=error)
+            self._fallen = True
 
     async def _leave(self) -> None:
         kept = list(self._keepers.values())

@@ -12,7 +12,8 @@ from agentos.execution.crews.keeping.claims import Claim, hold
 from agentos.kernel.database import Transaction
 from agentos.kernel.outbox import Outbox
 
-# A message that takes its agent down so often is not given to it again.
+# A message that takes its agent down so often is not given to it again. The time after that the
+# sidecar is only asked for what it knows: it counts by itself, and may have the answer.
 MOST_ATTEMPTS = 3
 
 
@@ -60,6 +61,46 @@ async def next_mail(tx: Transaction, outbox: Outbox, claim: Claim, now: datetime
     event = MessageStarted(message_id=mail.id, team_id=claim.team_id, attempt=mail.attempt)
     await outbox.announce(tx, claim.tenant_id, now, event)
     return mail
+
+
+async def put_back(tx: Transaction, claim: Claim) -> None:
+    """A message that no agent works on waits again. Raises Lost."""
+    await hold(tx, claim)
+    await tx.execute(
+        """update team_messages set state = 'queued'
+           where tenant_id = $1 and team_id = $2 and state = 'running'""",
+        claim.tenant_id,
+        claim.team_id,
+    )
+
+
+async def take_up(tx: Transaction, claim: Claim, message_id: UUID) -> None:
+    """A message that was put back is running again: its agent was faster with the answer."""
+    await tx.execute(
+        """update team_messages set state = 'running'
+           where tenant_id = $1 and team_id = $2 and id = $3 and state = 'queued' and attempt > 0""",
+        claim.tenant_id,
+        claim.team_id,
+        message_id,
+    )
+
+
+async def asked_again(
+    tx: Transaction, outbox: Outbox, claim: Claim, message_id: UUID, attempt: int, now: datetime
+) -> None:
+    """Notes that a sidecar asks its agent once more, after a crash. Raises Lost."""
+    await hold(tx, claim)
+    changed = await tx.execute(
+        """update team_messages set attempt = $4 where tenant_id = $1 and team_id = $2 and id = $3
+             and state = 'running' and attempt < $4""",
+        claim.tenant_id,
+        claim.team_id,
+        message_id,
+        attempt,
+    )
+    if changed:
+        event = MessageStarted(message_id=message_id, team_id=claim.team_id, attempt=attempt)
+        await outbox.announce(tx, claim.tenant_id, now, event)
 
 
 async def is_cancelled(tx: Transaction, claim: Claim, message_id: UUID) -> bool:

@@ -19,6 +19,9 @@ from agentos.execution.crews.keeping.links import addresses_of, link
 from agentos.execution.crews.parts import CrewParts
 from agentos.integrations.tools.egress import egress_at
 from agentos.integrations.tools.routes import session_routes
+from agentos.kernel.logs import get_logger
+
+log = get_logger(__name__)
 
 _CREDENTIALS_LIFE = timedelta(hours=1)
 _RENEWED_AFTER = 20 * 60.0
@@ -69,8 +72,7 @@ async def opened(
     base = parts.settings.data_dir / "run"
     base.mkdir(exist_ok=True)
     base.chmod(0o711)
-    directory = base / claim.team_id.hex
-    shutil.rmtree(directory, ignore_errors=True)
+    directory = _emptied(base, claim)
     directory.mkdir(mode=0o700)
     room = Room(directory, uid, parts, claim)
     async with AsyncExitStack() as stack:
@@ -89,7 +91,22 @@ async def opened(
         yield room
 
 
+def _emptied(base: Path, claim: Claim) -> Path:
+    """The directory of this claim, with what earlier ones left removed.
+
+    Each claim has its own: a worker that has lost the team may still be about to remove its.
+    """
+    for old in base.glob(f"{claim.team_id.hex}-*"):
+        if int(old.name.rpartition("-")[2]) <= claim.fence:
+            shutil.rmtree(old, ignore_errors=True)
+    return base / f"{claim.team_id.hex}-{claim.fence}"
+
+
 async def _renew(room: Room) -> None:
     while True:
         await asyncio.sleep(_RENEWED_AFTER)
-        room.let_in()
+        try:
+            room.let_in()
+        except OSError as error:
+            # The old ones are good for two more times.
+            log.warning("credentials cannot be renewed", error=repr(error))

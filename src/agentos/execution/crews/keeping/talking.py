@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from uuid import UUID
 
+import asyncpg
 import msgspec
 
 from agentos.contracts.crew import (
@@ -24,6 +26,7 @@ from agentos.contracts.crew import (
     PermissionAnswer,
     PermissionAsked,
     PermissionWithdrawn,
+    Started,
     ToAgent,
     UserMessage,
     encode,
@@ -32,20 +35,23 @@ from agentos.contracts.crew import (
 from agentos.contracts.events import Event
 from agentos.execution.crews.keeping import asking, mail
 from agentos.execution.crews.keeping.asking import Decision
-from agentos.execution.crews.keeping.attachments import bring_attachments
+from agentos.execution.crews.keeping.attachments import AttachmentFailed, bring_attachments
 from agentos.execution.crews.keeping.claims import Claim, hold
 from agentos.execution.crews.keeping.mail import MOST_ATTEMPTS, Mail
-from agentos.execution.crews.messages.finishing import Outcome, finish
+from agentos.execution.crews.keeping.words import error_of, text_of
+from agentos.execution.crews.messages.finishing import MOST_DEEDS, Outcome, finish
 from agentos.execution.crews.parts import CrewParts
 from agentos.integrations.workspaces.workspace import Workspace
-from agentos.kernel.errors import AgentOSError
+from agentos.kernel.errors import AgentOSError, Unavailable
 from agentos.kernel.ids import uuid7
-from agentos.kernel.texts import storable
 from agentos.tenancy.principals import Scope
 
 _AGAIN_SECONDS = 2.0
 # What a gateway has spooled by then is booked.
 _BOOKED_SECONDS = 3.0
+_STOPPED = "It was stopped."
+# Of one message, that wait for people. What is in the sandbox must not fill their list.
+_MOST_ASKED = 50
 _TOKEN_SPARE = timedelta(minutes=10)
 
 
@@ -58,8 +64,9 @@ class _Given:
     # Which start of the sidecar has accepted it.
     accepted_by: str | None = None
     sent_at: float = 0.0
-    interrupted: bool = False
-    # Requests of it that nobody has decided yet, by id.
+    # How often its agent was asked, as far as that is noted.
+    attempt: int = 0
+    # Requests of it that nobody has decided yet, by key.
     asked: dict[str, PermissionAsked] = field(default_factory=dict)
 
 
@@ -77,15 +84,31 @@ class Talk:
         # Whether there may be a message that waits.
         self._expecting = True
         self._allowed: set[str] = set()
-        self._bookings: set[asyncio.Task[None]] = set()
+        # What ended messages cost is looked at again then: messages, and times.
+        self._unbooked: dict[UUID, float] = {}
+        self._finished = False
 
-    async def heard_beat(self, beat: Beat) -> None:
-        if beat.boot != self._boot:
-            self._boot = beat.boot
+    @property
+    def busy(self) -> bool:
+        """Whether the agent has a message, or is about to get one."""
+        return self._given is not None
+
+    def finished(self) -> bool:
+        """Whether a message has ended since this was last asked."""
+        finished, self._finished = self._finished, False
+        return finished
+
+    def heard_beat(self, beat: Beat) -> None:
+        self._boot = beat.boot
         self._ready = beat.state in ("idle", "busy")
 
-    async def heard(self, frame: Accepted | Answer | PermissionAsked | PermissionWithdrawn) -> None:
+    async def heard(
+        self, frame: Accepted | Started | Answer | PermissionAsked | PermissionWithdrawn
+    ) -> None:
+        """Raises Lost."""
         match frame:
+            case Started():
+                await self._began(frame)
             case Accepted():
                 if (given := self._about(frame.message_id)) is not None:
                     given.accepted_by = self._boot
@@ -98,11 +121,14 @@ class Talk:
 
     async def go_on(self) -> None:
         """Gives the agent its next message, and says again what may not have been heard. Raises Lost."""
+        now = asyncio.get_running_loop().time()
+        for message_id in [each for each, at in self._unbooked.items() if at <= now]:
+            await self._book(message_id)
         if self._given is None:
             if self._ready and self._expecting:
                 await self._take_next()
             return
-        given, now = self._given, asyncio.get_running_loop().time()
+        given = self._given
         if given.accepted_by is not None and given.accepted_by != self._boot and self._ready:
             # The sidecar that had it is gone; the new one may know its answer.
             self._given = None
@@ -124,19 +150,20 @@ class Talk:
                 decided, events = await asking.decisions(tx, claim, given.mail.id, now)
                 await self._parts.outbox.announce(tx, claim.tenant_id, now, *events)
         if stop:
-            await self._stop(given)
-        for request_id, decision in decided.items():
-            asked = given.asked.get(request_id)
+            await self.send(_stop(given))
+        for key, decision in decided.items():
+            asked = given.asked.get(key)
             if asked is None:
                 continue
             if decision.allow and decision.always:
                 self._allowed.add(asked.tool)
-            await self._decide(given, request_id, decision)
+            await self._decide(given, key, decision)
 
     async def close(self) -> None:
-        for task in self._bookings:
-            task.cancel()
-        await asyncio.gather(*self._bookings, return_exceptions=True)
+        """What is booked by now has to do."""
+        with suppress(Unavailable, asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
+            for message_id in list(self._unbooked):
+                await self._book(message_id)
 
     async def send(self, frame: ToAgent) -> None:
         """To the sidecar, if it can be reached."""
@@ -156,16 +183,26 @@ class Talk:
         self._expecting = found is not None
         if found is None:
             return
-        if found.attempt > MOST_ATTEMPTS:
+        if found.attempt > MOST_ATTEMPTS + 1:
             await self._finish(found.id, _given_up(found))
         elif found.cancel_requested and found.attempt == 1:
-            await self._finish(found.id, Outcome("cancelled", error="It was stopped."))
+            await self._finish(found.id, Outcome("cancelled", error=_STOPPED))
         else:
+            await self._bring(found)
+
+    async def _bring(self, found: Mail) -> None:
+        """Gives a message with its files to the agent."""
+        try:
             paths = await bring_attachments(
                 self._parts, self._claim, self._workspace, found.attachments
             )
-            self._given = _Given(found, self._frame(found, paths))
-            await self._give(self._given)
+        except AttachmentFailed as error:
+            await self._finish(
+                found.id, Outcome("failed", error=error.message, error_code=error.code)
+            )
+            return
+        self._given = _Given(found, self._frame(found, paths), attempt=found.attempt)
+        await self._give(self._given)
 
     def _frame(self, found: Mail, paths: Sequence[str]) -> UserMessage:
         claim = self._claim
@@ -191,22 +228,36 @@ class Talk:
 
     async def _give(self, given: _Given) -> None:
         given.sent_at = asyncio.get_running_loop().time()
-        await self.send(given.frame)
-
-    async def _stop(self, given: _Given) -> None:
-        await self.send(Interrupt(message_id=given.mail.id, reason="It was stopped."))
+        # One that was stopped while no agent had it is not begun again; but it may be answered.
+        await self.send(_stop(given) if given.mail.cancel_requested else given.frame)
 
     def _about(self, message_id: UUID) -> _Given | None:
         given = self._given
         return given if given is not None and given.mail.id == message_id else None
 
+    async def _began(self, started: Started) -> None:
+        """After a crash, a sidecar asks its agent again by itself."""
+        given = self._about(started.message_id)
+        if (
+            given is None
+            or not given.attempt < started.attempt <= given.mail.attempt + MOST_ATTEMPTS
+        ):
+            return
+        claim, now = self._claim, self._parts.clock.now()
+        async with self._parts.db.transaction(tenant_id=claim.tenant_id) as tx:
+            await mail.asked_again(
+                tx, self._parts.outbox, claim, started.message_id, started.attempt, now
+            )
+        given.attempt = started.attempt
+
     async def _answered(self, answer: Answer) -> None:
+        error, code = error_of(answer)
         outcome = Outcome(
             answer.state,
-            answer=storable(answer.text),
-            error=storable(answer.error) or None,
-            error_code=storable(answer.error_code) or None,
-            activity=[storable_json(deed) for deed in answer.activity],
+            answer=text_of(answer),
+            error=error,
+            error_code=code,
+            activity=[msgspec.structs.asdict(deed) for deed in answer.activity[:MOST_DEEDS]],
         )
         await self._finish(answer.message_id, outcome)
         await self.send(AnswerStored(message_id=answer.message_id))
@@ -216,6 +267,7 @@ class Talk:
         claim, now = self._claim, self._parts.clock.now()
         async with self._parts.db.transaction(tenant_id=claim.tenant_id) as tx:
             await hold(tx, claim)
+            await mail.take_up(tx, claim, message_id)
             spent = await mail.spent_on(tx, claim, message_id)
             events: list[Event] | None = await finish(
                 tx,
@@ -229,28 +281,31 @@ class Talk:
                 events += await asking.withdraw(tx, claim, message_id, now)
                 await self._parts.outbox.announce(tx, claim.tenant_id, now, *events)
         if events is not None:
-            self._book_later(message_id)
+            self._finished = True
+            self._unbooked[message_id] = asyncio.get_running_loop().time() + _BOOKED_SECONDS
         if self._about(message_id) is not None:
             self._given = None
-
-    def _book_later(self, message_id: UUID) -> None:
-        task = asyncio.create_task(self._book(message_id))
-        self._bookings.add(task)
-        task.add_done_callback(self._bookings.discard)
+            self._expecting = True
 
     async def _book(self, message_id: UUID) -> None:
-        await asyncio.sleep(_BOOKED_SECONDS)
         claim = self._claim
         async with self._parts.db.transaction(tenant_id=claim.tenant_id) as tx:
             await mail.book(tx, claim, message_id, await mail.spent_on(tx, claim, message_id))
+        self._unbooked.pop(message_id, None)
 
     async def _asked(self, asked: PermissionAsked) -> None:
-        given = self._about(asked.message_id)
-        if given is None or asked.request_id in given.asked:
+        given, key = self._about(asked.message_id), asking.key_of(asked.request_id)
+        if given is None or key in given.asked:
             return
-        given.asked[asked.request_id] = asked
+        if len(given.asked) >= _MOST_ASKED:
+            refusal = PermissionAnswer(
+                request_id=asked.request_id, allow=False, reason="Too much is asked at once."
+            )
+            await self.send(refusal)
+            return
+        given.asked[key] = asked
         if asked.tool in self._allowed:
-            await self._decide(given, asked.request_id, Decision(True, ""))
+            await self._decide(given, key, Decision(True, ""))
             return
         claim, now = self._claim, self._parts.clock.now()
         async with self._parts.db.transaction(tenant_id=claim.tenant_id) as tx:
@@ -259,21 +314,27 @@ class Talk:
         # It may have been asked, and decided, before this keeper came.
         await self.look()
 
-    async def _decide(self, given: _Given, request_id: str, decision: Decision) -> None:
+    async def _decide(self, given: _Given, key: str, decision: Decision) -> None:
         """Said once for each time that the sidecar asks: it asks until it has heard."""
-        del given.asked[request_id]
+        asked = given.asked.pop(key)
         await self.send(
-            PermissionAnswer(request_id=request_id, allow=decision.allow, reason=decision.reason)
+            PermissionAnswer(
+                request_id=asked.request_id, allow=decision.allow, reason=decision.reason
+            )
         )
 
     async def _withdrawn(self, frame: PermissionWithdrawn) -> None:
-        given = self._given
-        if given is None or given.asked.pop(frame.request_id, None) is None:
+        given, key = self._given, asking.key_of(frame.request_id)
+        if given is None or given.asked.pop(key, None) is None:
             return
         claim, now = self._claim, self._parts.clock.now()
         async with self._parts.db.transaction(tenant_id=claim.tenant_id) as tx:
-            events = await asking.withdraw(tx, claim, given.mail.id, now, frame.request_id)
+            events = await asking.withdraw(tx, claim, given.mail.id, now, key)
             await self._parts.outbox.announce(tx, claim.tenant_id, now, *events)
+
+
+def _stop(given: _Given) -> Interrupt:
+    return Interrupt(message_id=given.mail.id, reason=_STOPPED)
 
 
 def _given_up(found: Mail) -> Outcome:
@@ -283,11 +344,3 @@ def _given_up(found: Mail) -> Outcome:
         error=f"The agent was lost {times} times while it answered this. Some of it may be done.",
         error_code="agent_lost",
     )
-
-
-def storable_json(deed: msgspec.Struct) -> dict[str, object]:
-    """A struct from a sandbox as the database can hold it."""
-    return {
-        name: storable(value) if isinstance(value, str) else value
-        for name, value in msgspec.structs.asdict(deed).items()
-    }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
@@ -226,7 +227,7 @@ async def _read(work: Work, team_id: UUID, message_id: UUID) -> MessageRead:
 def _position(cursor: str | None) -> int:
     if cursor is None:
         return repository.FIRST
-    # 18 digits fit the database's bigint.
-    if not (cursor.isascii() and cursor.isdigit() and len(cursor) <= 18):
+    # 18 digits fit the database's bigint. No other way to write a number was handed out.
+    if not re.fullmatch("[1-9][0-9]{0,17}", cursor):
         raise BadCursor()
     return int(cursor)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import datetime
+
+from msgspec.structs import replace
 
 from agentos.execution.pulse.journal import Session, Step, state_step
 from agentos.execution.pulse.states import State

@@ -7,11 +7,12 @@ it: so each of the two can be deleted without the other losing anything.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
 import msgspec
+from msgspec.structs import replace
 
 from agentos.contracts.events import Event, SessionCreated, SessionForked, SessionQueued
 from agentos.execution.pulse import journal, payloads

@@ -19,11 +19,29 @@ _MOST_REMEMBERED = 2048
 _Key = tuple[type[JsonSchemaTransformer], bool | None, bytes]
 _remembered: dict[_Key, tuple[dict[str, Any], bool]] = {}
 
+# Whoever asks often asks with the same object. It is kept here, too: its id stays its own.
+_MOST_REMEMBERED_WHOLE = 256
+_remembered_whole: dict[
+    tuple[int, type[JsonSchemaTransformer]], tuple[ModelRequestParameters, ModelRequestParameters]
+] = {}
+
 
 def fitted(
     params: ModelRequestParameters, transformer: type[JsonSchemaTransformer]
 ) -> ModelRequestParameters:
     """The parameters with every schema rewritten for the model."""
+    key = (id(params), transformer)
+    known = _remembered_whole.get(key)
+    if known is None:
+        if len(_remembered_whole) >= _MOST_REMEMBERED_WHOLE:
+            _remembered_whole.clear()
+        known = _remembered_whole[key] = (params, _fitted_whole(params, transformer))
+    return known[1]
+
+
+def _fitted_whole(
+    params: ModelRequestParameters, transformer: type[JsonSchemaTransformer]
+) -> ModelRequestParameters:
     output = params.output_object
     if output is None and not params.function_tools and not params.output_tools:
         return params
