@@ -167,7 +167,9 @@ async def _without_need(
             """select b.tenant_id, b.id from unnest($1::uuid[], $2::uuid[]) as b (tenant_id, id)
                where not exists (select from sessions s
                    where s.tenant_id = b.tenant_id and s.workspace_id = b.id
-                     and (s.finished_at is null or s.finished_at > now() - interval '1 hour'))""",
+                     and (s.finished_at is null or s.finished_at > now() - interval '1 hour'))
+                 and not exists (select from teams t
+                     where t.tenant_id = b.tenant_id and t.id = b.id)""",
             [t for t, _ in batch],
             [w for _, w in batch],
         )

@@ -46,14 +46,18 @@ class Worker:
         outbox = Outbox(lambda: None)
         spools = self.settings.ledger_dir
         sweeper = Sweeper(self.platform_db, self.objects, outbox, self.clock, retention)
+        handed_over = asyncio.Event()
         engine = Engine(
             self.pulse,
             capacity=self.settings.worker_sessions,
             drain_seconds=self.settings.drain_seconds,
+            last=handed_over,
         )
         async with asyncio.TaskGroup() as group:
             group.create_task(engine.run())
-            group.create_task(CrewEngine(self.crew, lambda: engine.worker_id).run())
+            teams = group.create_task(CrewEngine(self.crew, lambda: engine.worker_id).run())
+            # Until then the worker says that it lives: others would take its teams away.
+            teams.add_done_callback(lambda _: handed_over.set())
             group.create_task(RunEngine(self.pulse).run())
             group.create_task(keep_advancing(self.pulse))
             group.create_task(Relay(self.platform_db, self.bus).run())

@@ -96,7 +96,7 @@ OPENCODE = Kit(
     skill=lambda name: call("skill", name=name),
     mcp=lambda text: (call("notes_note", text=text),),
 )
-ACP = replace(OPENCODE, provider="acp", command=("opencode", "acp"))
+ACP = replace(OPENCODE, provider="acp", shell_tool="execute", command=("opencode", "acp"))
 NATIVE = Kit(
     "native",
     "shell",

@@ -187,3 +187,14 @@ async def test_the_runtime_role_cannot_delete_history(lab: Lab) -> None:
             async with lab.parts.db.transaction(tenant_id=lab.person.tenant_id) as tx:
                 await tx.execute(statement, session_id)
     assert await count(lab, "steps", session_id=session_id) > 0
+
+
+async def test_the_files_of_a_team_stay_until_it_is_deleted(lab: Lab) -> None:
+    body = {"name": "T", "provider": "claude-code", "model": "demo", "leader": {"name": "lead"}}
+    team_id = (await lab.post("/api/teams", 201, **body))["id"]
+    workspaces = lab.parts.workspaces
+    await workspaces.open(lab.person.tenant_id, UUID(team_id))
+    assert await discard_workspaces(lab.parts.platform_db, workspaces) == 0
+    answer = await lab.client.delete(f"/api/teams/{team_id}")
+    assert answer.status_code == 204, answer.text
+    assert await discard_workspaces(lab.parts.platform_db, workspaces) == 1

@@ -22,6 +22,9 @@ from agentos.kernel.logs import get_logger
 
 log = get_logger(__name__)
 
+# What the rest of a stopping worker may take longer than its sessions.
+_LAST_SECONDS = 10.0
+
 # A hint that got lost delays a session by this much at most; dead workers are looked for as often.
 _TICK_SECONDS = 0.5
 # With every other tick we say that we live, which is a write.
@@ -41,8 +44,17 @@ class _Working:
 class Engine:
     """One for each worker process."""
 
-    def __init__(self, parts: PulseParts, *, capacity: int, drain_seconds: float):
+    def __init__(
+        self,
+        parts: PulseParts,
+        *,
+        capacity: int,
+        drain_seconds: float,
+        last: asyncio.Event | None = None,
+    ):
+        """`last` is set when nothing else of this worker needs it to be alive any more."""
         self._parts = parts
+        self._last = last
         self._capacity = capacity
         self._drain_seconds = drain_seconds
         self._worker = dispatch.identify(uuid7())
@@ -232,6 +244,10 @@ class Engine:
         if tasks:
             await asyncio.wait(tasks, timeout=self._drain_seconds)
         await self._drop_everything()
+        if self._last is not None:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._drain_seconds + _LAST_SECONDS):
+                    await self._last.wait()
         await _cancelled(loops)
         with suppress(AgentOSError):
             await dispatch.unregister(self._parts.platform_db, self._worker)

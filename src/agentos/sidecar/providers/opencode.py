@@ -118,7 +118,7 @@ class OpenCode:
                 self._hearing = asyncio.create_task(self._hear(hearing))
                 await hearing.wait()
         except TimeoutError as error:
-            raise ProviderMissing("OpenCode did not get ready in time.") from error
+            raise ProviderDied("OpenCode did not get ready in time.") from error
         except HttpRefused as error:
             raise ProviderMissing(
                 f"OpenCode does not work with its configuration: {error}"
