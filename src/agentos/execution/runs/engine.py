@@ -75,9 +75,7 @@ class RunEngine:
     async def round(self, deliverer: Deliverer) -> bool:
         """Does what is to be done now; False if there was nothing, or nothing could be done."""
         parts, now = self.parts, self.parts.clock.now()
-        async with parts.platform_db.transaction() as tx:
-            todo = await tx.row(_ANYTHING, now)
-        assert todo is not None, "there is always an answer"
+        (todo,) = await parts.platform_db.fetch(_ANYTHING, now)
         worked = False
         if todo["due"]:
             worked = await fire_due(parts.platform_db, parts.outbox, now) > 0

@@ -56,7 +56,7 @@ create table teams (
     foreign key (tenant_id, snapshot_id) references workspace_snapshots (tenant_id, id)
 ) with (fillfactor = 80);
 create unique index teams_by_name on teams (tenant_id, lower(name));
-create index teams_to_keep on teams (id) where deployed and provider <> 'native';
+create index teams_to_keep on teams (status_at) where provider <> 'native' and (deployed or status <> 'stopped');
 create index teams_of_owner on teams (owner) where owner is not null;
 create index teams_by_session on teams (tenant_id, session_id) where session_id is not null;
 create index teams_by_snapshot on teams (tenant_id, snapshot_id) where snapshot_id is not null;
