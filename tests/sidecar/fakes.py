@@ -353,5 +353,10 @@ class Scripted:
     async def interrupt(self) -> None:
         return
 
+    async def ended(self) -> ProviderDied:
+        """Never: it is in the sidecar's own process."""
+        await asyncio.Event().wait()
+        raise AssertionError("nobody sets it")
+
     async def stop(self) -> None:
         return
