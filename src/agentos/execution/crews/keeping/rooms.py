@@ -69,7 +69,7 @@ async def opened(
     parts: CrewParts, claim: Claim, uid: int | None, allowed_hosts: Sequence[str]
 ) -> AsyncIterator[Room]:
     """The run directory with its sockets, for as long as the block lasts."""
-    base = parts.settings.data_dir / "run"
+    base = parts.settings.data_dir / "rooms"
     base.mkdir(exist_ok=True)
     base.chmod(0o711)
     directory = _emptied(base, claim)
