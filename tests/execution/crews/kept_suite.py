@@ -175,6 +175,8 @@ class KeptSuite:
         assert finished == sorted(finished)
 
     async def test_new_instructions_act_on_the_next_message(self, crew: Crew) -> None:
+        # Said here: tests of one team may be shared out among several processes.
+        await crew.answer("say The password is heron.")
         conversation = await self._conversation(crew)
         team = await crew.read()
         leader = {

@@ -52,7 +52,8 @@ _BOOKED_SECONDS = 3.0
 _STOPPED = "It was stopped."
 # Of one message, that wait for people. What is in the sandbox must not fill their list.
 _MOST_ASKED = 50
-_TOKEN_SPARE = timedelta(minutes=10)
+# The time of an answer stands still while a person is asked, which may take an hour.
+_TOKEN_SPARE = timedelta(hours=1, minutes=10)
 
 
 @dataclass
