@@ -1,0 +1,5 @@
+import { Page } from "@/shell/Page";
+
+export function NeedsYou() {
+  return <Page title="NeedsYou">{null}</Page>;
+}

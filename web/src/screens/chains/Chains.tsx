@@ -1,0 +1,5 @@
+import { Page } from "@/shell/Page";
+
+export function Chains() {
+  return <Page title="Chains">{null}</Page>;
+}

@@ -1,0 +1,5 @@
+import { Page } from "@/shell/Page";
+
+export function NewChain() {
+  return <Page title="NewChain">{null}</Page>;
+}

@@ -1,0 +1,5 @@
+import { Page } from "@/shell/Page";
+
+export function Chat() {
+  return <Page title="Chat">{null}</Page>;
+}

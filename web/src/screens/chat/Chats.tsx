@@ -1,0 +1,5 @@
+import { Page } from "@/shell/Page";
+
+export function Chats() {
+  return <Page title="Chats">{null}</Page>;
+}

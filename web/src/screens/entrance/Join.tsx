@@ -1,0 +1,5 @@
+import { Page } from "@/shell/Page";
+
+export function Join() {
+  return <Page title="Join">{null}</Page>;
+}

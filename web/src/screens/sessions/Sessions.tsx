@@ -1,0 +1,5 @@
+import { Page } from "@/shell/Page";
+
+export function Sessions() {
+  return <Page title="Sessions">{null}</Page>;
+}

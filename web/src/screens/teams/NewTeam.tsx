@@ -1,0 +1,5 @@
+import { Page } from "@/shell/Page";
+
+export function NewTeam() {
+  return <Page title="NewTeam">{null}</Page>;
+}

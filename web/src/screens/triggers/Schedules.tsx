@@ -1,0 +1,5 @@
+import { Page } from "@/shell/Page";
+
+export function Schedules() {
+  return <Page title="Schedules">{null}</Page>;
+}

@@ -1,0 +1,5 @@
+import { Page } from "@/shell/Page";
+
+export function Webhook() {
+  return <Page title="Webhook">{null}</Page>;
+}

@@ -1,0 +1,5 @@
+import { Page } from "@/shell/Page";
+
+export function Webhooks() {
+  return <Page title="Webhooks">{null}</Page>;
+}
