@@ -13,6 +13,7 @@ from uuid import UUID
 import httpx
 
 from agentos.contracts.events import subject_roots
+from agentos.control.platform.demo import Demo
 from agentos.execution.relay import relay_waker
 from agentos.gateway.app import create_gateway
 from agentos.gateway.parts import Parts
@@ -136,6 +137,7 @@ async def running_gateway(
     db: Database,
     platform_db: Database,
     bus: Bus,
+    demo: Demo | None = None,
 ) -> AsyncIterator[Gateway]:
     await bus.ensure_events_stream(subject_roots())
     parts = Parts(
@@ -149,7 +151,7 @@ async def running_gateway(
         keyring=open_keyring(settings),
     )
     server = Server("127.0.0.1", 0)
-    gateway = create_gateway(parts)
+    gateway = create_gateway(parts, demo=demo)
     assert gateway.models is not None
     # Clients go first: a server that stops waits for whoever is connected.
     async with server.running(gateway), AsyncExitStack() as stack:

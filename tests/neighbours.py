@@ -310,6 +310,7 @@ THINGS: dict[str, tuple[Maker, Callable[[], Name]]] = {
     "/api/teams/{team_id}/leader": (Neighbour.team, _missing_id),
     "/api/teams/{team_id}/workers/{name}": (Neighbour.team, _missing_id),
     "/api/teams/{team_id}/export": (Neighbour.team, _missing_id),
+    "/api/teams/{team_id}/logs": (Neighbour.team, _missing_id),
     "/api/teams/{team_id}/deploy": (Neighbour.team, _missing_id),
     "/api/teams/{team_id}/stop": (Neighbour.deployed_team, _missing_id),
     "/api/teams/{team_id}/restart": (Neighbour.deployed_team, _missing_id),

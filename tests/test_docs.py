@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from agentos import web_build
 from agentos.kernel.settings import Settings
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -64,8 +65,9 @@ def _help(*command: str) -> str:
 
 
 def test_settings_exist() -> None:
-    # The client's own, and what tools that a session runs are given.
+    # The client's own, what tools that a session runs are given, and the build's.
     known = {"AGENTOS_URL", "AGENTOS_API_KEY", "AGENTOS_DEBUG", "AGENTOS_IDEMPOTENCY_KEY"}
+    known.add(web_build.SKIP)
     for field in Settings.model_fields.values():
         known.update(map(str, getattr(field.validation_alias, "choices", [])))
     for document in DOCUMENTS:

@@ -28,7 +28,9 @@ from tests.test_rls_catalogue import GLOBAL_TABLES
 
 # What works without a credential: ways in, and probes.
 PUBLIC = {
+    "GET /api/auth/options",
     "POST /api/auth/token",
+    "POST /api/auth/demo",
     "POST /api/auth/register",
     "POST /api/auth/accept-invitation",
     "POST /api/auth/refresh",

@@ -46,6 +46,8 @@ _BY_TABLE: dict[tuple[str, str], Any] = {
     ("steps", "kind"): "message",
     ("steps", "parent"): 0,
     ("steps", "status"): "done",
+    ("team_logs", "level"): "info",
+    ("team_logs", "source"): "team",
     ("team_messages", "source"): "chat",
     ("team_messages", "state"): "queued",
     ("teams", "provider"): "native",

@@ -5,7 +5,7 @@ import react from "@vitejs/plugin-react";
 import { defineConfig } from "vitest/config";
 
 // A running AgentOS for `npm run dev`.
-const server = process.env.AGENTOS_URL ?? "http://127.0.0.1:8000";
+const server = process.env.AGENTOS_URL ?? "http://127.0.0.1:8700";
 const proxy = { "/api": { target: server, ws: true }, "/health": server };
 
 export default defineConfig({

@@ -53,6 +53,26 @@ async def test_an_empty_list_says_what_to_do(owner: Cli) -> None:
     assert "ROLLED_BACK" in (await owner("sessions", "list", "--state", "lost", code=2)).err
 
 
+async def test_sessions_are_found_by_words_and_by_team(owner: Cli, lab: Lab) -> None:
+    body = {"name": "Scribes", "model": "demo", "leader": {"name": "lead"}}
+    team = (await lab.client.post("/api/teams", json=body)).json()
+    for title, of in (
+        ("Mend the roof", None),
+        ("mend the Gate", team["id"]),
+        ("Write", team["id"]),
+    ):
+        await lab.create("hello", title=title, team_id=of)
+
+    async def titles(*options: str) -> list[str]:
+        listed = (await owner("sessions", "list", "--json", *options)).json
+        return [session["title"] for session in listed]
+
+    assert await titles("--search", "GATE mend") == ["mend the Gate"]
+    assert await titles("--team", "scribes") == ["Write", "mend the Gate"]
+    assert await titles("--team", team["id"], "--search", "roof") == []
+    assert "no team 'poets'" in (await owner("sessions", "list", "--team", "poets", code=5)).err
+
+
 async def test_life_without_a_worker(owner: Cli) -> None:
     await owner("run", "hello", "--detach", "--title", "Mine")
     listed = (await owner("sessions", "list", "--json")).json

@@ -1,11 +1,13 @@
-"""Refresh tokens against a model: one live token a sign-in, any reuse ends it, nothing else does."""
+"""Refresh tokens against a model: one live generation a sign-in, any reuse ends it, nothing else
+does; a browser may bring the token it has just traded once more.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from uuid import UUID
@@ -38,6 +40,7 @@ from agentos.tenancy.tokens import Tokens
 from agentos.tenancy.vault.keyring import open_keyring
 
 LIFE = timedelta(days=30)
+MOMENT = timedelta(seconds=20)
 
 # Why a sign-in ended, as the audit log says it.
 REUSED = "user.refresh_token_reused"
@@ -54,6 +57,7 @@ class Login:
     id: UUID
     expires_at: datetime
     generation: int = 1
+    rotated_at: datetime | None = None
     ended: str | None = None
 
 
@@ -79,6 +83,18 @@ class Api:
     def post(self, path: str, count: int = 1, **body: str) -> list[httpx.Response]:
         async def send() -> list[httpx.Response]:
             return await asyncio.gather(*(self.client.post(path, json=body) for _ in range(count)))
+
+        return self.runner.run(send())
+
+    def refresh_in_browser(self, token: str) -> httpx.Response:
+        async def send() -> httpx.Response:
+            # The machine keeps the cookies, not the client.
+            self.client.cookies.clear()
+            return await self.client.post(
+                "/api/auth/refresh?cookie=true",
+                json={},
+                headers={"Origin": "http://test", "Cookie": f"agentos_refresh={token}"},
+            )
 
         return self.runner.run(send())
 
@@ -151,12 +167,14 @@ class RefreshMachine(RuleBasedStateMachine):
         return self.issued(login, answer)
 
     def issued(self, login: Login, answer: httpx.Response) -> Token:
-        text = answer.json()["refresh_token"]
+        text = answer.json()["refresh_token"] or answer.cookies["agentos_refresh"]
         claims = self.api.tokens.read_refresh(text)
         assert (claims.login_id, claims.generation) == (login.id, login.generation)
-        # A token says its expiry in whole seconds.
-        expires_at = login.expires_at.replace(microsecond=0)
-        return Token(login, login.generation, expires_at, text)
+        return Token(login, login.generation, self.whole(login.expires_at), text)
+
+    def whole(self, moment: datetime) -> datetime:
+        """A token says its expiry in whole seconds."""
+        return moment.replace(microsecond=0)
 
     def expected(self, token: Token) -> str | None:
         """The error that this token gets now; None if it is the live one."""
@@ -182,8 +200,31 @@ class RefreshMachine(RuleBasedStateMachine):
     def rotated(self, login: Login, answer: httpx.Response) -> Token:
         assert answer.status_code == 200, answer.text
         login.generation += 1
+        login.rotated_at = self.now
         login.expires_at = self.now + LIFE
         return self.issued(login, answer)
+
+    @rule(target=tokens, token=tokens)
+    def refresh_in_browser(self, token: Token) -> Token:
+        login, error = token.login, self.expected(token)
+        just_traded = (
+            error == "refresh_token_reused"
+            and token.generation == login.generation - 1
+            and login.rotated_at is not None
+            and self.now - login.rotated_at <= MOMENT
+        )
+        event(f"refresh in a browser: {'just traded' if just_traded else error}")
+        answer = self.api.refresh_in_browser(token.text)
+        if error is None:
+            return self.rotated(login, answer)
+        if just_traded:
+            assert answer.status_code == 200, answer.text
+            # The copy has a life of its own, but the sign-in no longer one.
+            return replace(self.issued(login, answer), expires_at=self.whole(self.now + LIFE))
+        assert (answer.status_code, answer.json()["code"]) == (401, error)
+        if error == "refresh_token_reused":
+            login.ended = REUSED
+        return token
 
     @rule(target=tokens, token=tokens)
     def refresh_twice_at_once(self, token: Token) -> Token:
@@ -221,7 +262,7 @@ class RefreshMachine(RuleBasedStateMachine):
         (answer,) = self.api.post("/api/auth/refresh", refresh_token=forged)
         assert (answer.status_code, answer.json()["code"]) == (401, "token_invalid")
 
-    @rule(hours=st.sampled_from([0.001, 1, 24, 24 * 16, 24 * 30]))
+    @rule(hours=st.sampled_from([0.001, 0.006, 1, 24, 24 * 16, 24 * 30]))
     def time_passes(self, hours: float) -> None:
         self.api.clock.advance(timedelta(hours=hours))
 

@@ -13,6 +13,7 @@ from tests.gateways import Gateway, Person, running_gateway
 from tests.neighbours import THINGS, Neighbour
 from tests.test_every_route import OPERATIONS, Operation, fitting_body
 
+from agentos.control.platform.demo import Demo
 from agentos.control.tenants import repository as tenants
 from agentos.gateway.edge import SECURITY_HEADERS
 from agentos.kernel.bus import Bus
@@ -47,7 +48,7 @@ async def answers_of_all_kinds(gateway: Gateway) -> AsyncIterator[httpx.Response
     yield await person.client.post("/api/keys", content=b"{")
     yield await person.client.post("/api/keys", content=bytes(2_000_000))
     yield await anonymous.get("/health/live")
-    yield await anonymous.get("/nothing")
+    yield await anonymous.get("/nothing.txt")
 
 
 async def test_every_answer_has_a_request_id_and_the_security_headers(gateway: Gateway) -> None:
@@ -335,6 +336,7 @@ async def test_what_fails_after_the_commit_is_no_failure(db: Database) -> None:
 WITHOUT_EVENT = {
     # A person's own sign-ins are no events of their tenant: other members are not told of them.
     "POST /api/auth/token",
+    "POST /api/auth/demo",
     "POST /api/auth/logout",
     "DELETE /api/auth/logins/{login_id}",
     "POST /api/auth/password",
@@ -384,6 +386,22 @@ async def _new_tenant(operation: Operation, cast: Cast) -> httpx.Response:
 
 async def _sign_in(operation: Operation, cast: Cast) -> httpx.Response:
     return await cast.send(operation, {"email": "ada@example.com", "password": PASSWORD})
+
+
+async def _sign_in_to_demo(operation: Operation, cast: Cast) -> httpx.Response:
+    """At a gateway of the same installation that has a demo: this person's."""
+    parts = cast.gateway.parts
+    demo = Demo("ada@example.com", PASSWORD, "")
+    async with running_gateway(
+        parts.settings,
+        SECRET_KEY,
+        clock=parts.clock,
+        db=parts.db,
+        platform_db=parts.platform_db,
+        bus=parts.bus,
+        demo=demo,
+    ) as other:
+        return await operation.send(await other.client(Origin=other.url))
 
 
 async def _accept(operation: Operation, cast: Cast) -> httpx.Response:
@@ -484,6 +502,7 @@ async def _rename_team(operation: Operation, cast: Cast) -> httpx.Response:
 # In this order; a mutation that is not here fails the walk.
 CALLS: dict[str, Call] = {
     "POST /api/auth/token": _sign_in,
+    "POST /api/auth/demo": _sign_in_to_demo,
     "POST /api/auth/register": _new_tenant,
     "POST /api/auth/accept-invitation": _accept,
     "POST /api/auth/refresh": _with_refresh_token,

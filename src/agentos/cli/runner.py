@@ -17,6 +17,7 @@ from pathlib import Path
 
 import uvloop
 
+from agentos import web_build
 from agentos.contracts.events import subject_roots
 from agentos.control.platform.demo import Demo, ensure_demo
 from agentos.execution.crews.parts import CrewParts, Runtimes
@@ -96,7 +97,9 @@ async def _up(settings: Settings, demo: bool, as_json: bool, say: Say) -> None:
         await stack.enter_async_context(models.running())
         worker = await _worker(parts, models, where, server.address)
         task = await stack.enter_async_context(_background(worker.run()))
-        await stack.enter_async_context(server.running(create_gateway(parts, models)))
+        await stack.enter_async_context(
+            server.running(create_gateway(parts, models, demo=entrance))
+        )
         stack.callback(say, "Stopping")
         _announce(server.url(settings), entrance, as_json)
         await _failure_of(task)
@@ -319,6 +322,15 @@ def _command() -> str:
     return os.path.relpath(script) if script.name == "agentos" else "agentos"
 
 
+def _where(url: str) -> str:
+    if (web_build.UI / "index.html").is_file():
+        place = f"AgentOS is running. Open {url} in a browser."
+    else:
+        place = f"AgentOS is running at {url}"
+    wrong = web_build.complaint()
+    return place if wrong is None else f"{place}\n{wrong}"
+
+
 def _announce(url: str, demo: Demo | None, as_json: bool) -> None:
     if as_json:
         entrance = (
@@ -328,7 +340,7 @@ def _announce(url: str, demo: Demo | None, as_json: bool) -> None:
         )
         print(json.dumps({"url": url, "demo": entrance}), flush=True)
         return
-    lines = ["", f"AgentOS is running at {url}", ""]
+    lines = ["", _where(url), ""]
     if demo is not None:
         lines += [
             f"  Sign in    {demo.email}",

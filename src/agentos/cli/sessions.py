@@ -7,6 +7,7 @@ import typer
 
 from agentos.cli import session_files, session_history, watching
 from agentos.cli.client import Client, Url
+from agentos.cli.named import TEAM, find
 from agentos.cli.output import (
     AsJson,
     Column,
@@ -42,6 +43,12 @@ _BEFORE = 10
 @app.command("list")
 def list_sessions(
     state: Annotated[str | None, typer.Option(help="Only in this state.")] = None,
+    search: Annotated[
+        str | None, typer.Option(help="Only with these words in their title.", metavar="TEXT")
+    ] = None,
+    team: Annotated[
+        str | None, typer.Option(help="Only of this team, by name or id.", metavar="TEAM")
+    ] = None,
     parent: Annotated[str | None, typer.Option(help="Only sub-agents of this session.")] = None,
     chain: Annotated[str | None, typer.Option(help="Only of this chain, by id.")] = None,
     limit: Annotated[int, typer.Option(min=1, help="At most so many.")] = 20,
@@ -55,10 +62,12 @@ def list_sessions(
         "/api/sessions",
         limit=limit,
         state=wanted,
+        q=search,
+        team_id=None if team is None else find(client, TEAM, team),
         parent_id=None if parent is None else find_session(client, parent),
         chain_id=chain,
     )
-    filtered = state or parent or chain
+    filtered = state or search or team or parent or chain
     show_list(
         found,
         _columns(),

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from agentos.cli import team_agents
+from agentos.cli import team_agents, team_logs
 from agentos.cli.client import Client, Url, segment
 from agentos.cli.documents import read_document
 from agentos.cli.named import TEAM, TeamRef, Yes, confirm, one_of, path_of
@@ -354,3 +354,4 @@ def _settled(client: Client, path: str, team: dict[str, Any]) -> dict[str, Any]:
 
 # The commands of these stand beside the ones above.
 app.add_typer(team_agents.app)
+app.add_typer(team_logs.app)

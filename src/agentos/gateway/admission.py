@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from starlette.types import Scope
@@ -11,16 +11,10 @@ from starlette.types import Scope
 from agentos.gateway.authentication import Authenticator, Identity
 from agentos.gateway.headers import Headers
 from agentos.kernel.ids import TenantId
+from agentos.tenancy.edge import ForeignOrigin
 from agentos.tenancy.principals import Principal, PrincipalKind
 from agentos.tenancy.rate_limits import Allowance, RateLimiter
 from agentos.tenancy.tokens import Unauthenticated
-
-
-class ForeignOrigin(Unauthenticated):
-    """A page of another origin may not use this browser's sign-in."""
-
-    code = "foreign_origin"
-    hint = "Use a bearer token, or call from the origin AgentOS is served on."
 
 
 @dataclass(frozen=True)
@@ -56,6 +50,10 @@ class Admission:
         if cookie is not None and not harmless and not self._is_own_origin(headers):
             raise ForeignOrigin()
         return cookie
+
+    def is_own_page(self, headers: Iterable[tuple[bytes, bytes]]) -> bool:
+        """Whether a request says that a page of ours sends it, which no other page can."""
+        return self._is_own_origin(Headers(headers))
 
     async def identify(self, credential: str, scope: Scope, headers: Headers) -> Identity:
         """Who a credential belongs to. A wrong one counts as an anonymous request, so that

@@ -13,10 +13,12 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from agentos import __version__
 from agentos.control.api_keys.endpoints import router as api_keys
+from agentos.control.auth.demo import DemoEntrance
 from agentos.control.auth.endpoints import router as auth
 from agentos.control.auth.service import Auth
 from agentos.control.members.endpoints import invitations
 from agentos.control.members.endpoints import router as members
+from agentos.control.platform.demo import Demo
 from agentos.control.platform.endpoints import router as platform
 from agentos.control.service_tokens.endpoints import router as service_tokens
 from agentos.control.tenants.endpoints import plan_router
@@ -57,6 +59,7 @@ from agentos.gateway.live import Watchers
 from agentos.gateway.live import router as live
 from agentos.gateway.openapi import describe
 from agentos.gateway.parts import Parts
+from agentos.gateway.ui import Ui, load_ui
 from agentos.integrations.models.endpoints import router as models_router
 from agentos.integrations.models.parts import ModelParts
 from agentos.integrations.objects.endpoints import router as objects
@@ -154,14 +157,27 @@ class Routes:
 
 @dataclass(frozen=True)
 class Requests:
-    """Model calls go ahead of the edge: they stream, and hold no transaction while they do."""
+    """Model calls go ahead of the edge: they stream, and hold no transaction while they do. So do
+    the dashboard's files, which are for everybody.
+    """
 
     edge: ASGIApp
     proxy: ASGIApp
+    ui: Ui
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        ahead = scope["path"].startswith(AI_PREFIX)
-        await (self.proxy if ahead else self.edge)(scope, receive, send)
+        path = scope["path"]
+        if path.startswith(AI_PREFIX):
+            await self.proxy(scope, receive, send)
+        elif not _is_servers(path) and (file := self.ui.find(scope)) is not None:
+            await file.answer(scope, send)
+        else:
+            await self.edge(scope, receive, send)
+
+
+def _is_servers(path: str) -> bool:
+    """Whether a path is never the dashboard's."""
+    return path.startswith(("/api/", "/health/")) or path in ("/api", "/health", "/metrics")
 
 
 @dataclass(frozen=True)
@@ -175,8 +191,12 @@ class Gateway:
     models: ModelParts | None = None
     # Whether somebody else in this process keeps the models running.
     models_shared: bool = False
+    # Where users see us: a proxy may have taken it off a request's path, or left it.
+    base_path: str = ""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self.base_path:
+            scope = _below(self.base_path, scope)
         if scope["type"] != "websocket":
             await self.requests(scope, receive, send)
         elif scope["path"] == "/api/events":
@@ -198,8 +218,24 @@ class Gateway:
         await self.watch.close()
 
 
-def create_gateway(parts: Parts, shared: ModelParts | None = None) -> Gateway:
-    """`shared` are models that are running already, in the worker of the same process."""
+def _below(base_path: str, scope: Scope) -> Scope:
+    """The request with its path as we know it."""
+    path, raw = scope["path"], scope.get("raw_path") or b""
+    if path != base_path and not path.startswith(f"{base_path}/"):
+        return scope
+    return {
+        **scope,
+        "path": path.removeprefix(base_path) or "/",
+        "raw_path": raw.removeprefix(base_path.encode()) or b"/",
+    }
+
+
+def create_gateway(
+    parts: Parts, shared: ModelParts | None = None, *, demo: Demo | None = None
+) -> Gateway:
+    """`shared` are models that are running already, in the worker of the same process. `demo` can
+    be signed in to without a password, by a browser on this machine.
+    """
     settings = parts.settings
     app = create_api()
     tokens = Tokens(parts.secret_key, parts.clock, timedelta(seconds=settings.access_token_seconds))
@@ -229,8 +265,10 @@ def create_gateway(parts: Parts, shared: ModelParts | None = None) -> Gateway:
         outbox=outbox,
         login_life=timedelta(days=settings.refresh_token_days),
         open_signup=settings.signup == "open",
+        demo=None if demo is None else DemoEntrance.of(settings, demo.email, demo.password),
     )
     admission = Admission(authenticator, limiter, _admission_settings(settings), models.meter.count)
+    app.state.own_pages = admission
     edge = Edge(
         Routes(app),
         db=parts.db,
@@ -258,8 +296,16 @@ def create_gateway(parts: Parts, shared: ModelParts | None = None) -> Gateway:
         watch,
         max_request_bytes=settings.max_model_request_bytes,
     )
-    requests = _with_cors(Requests(edge, proxy), settings.cors_origins)
-    return Gateway(requests, streams, watch, app.state.watchers, models, shared is not None)
+    requests = Requests(edge, proxy, load_ui(settings.base_path))
+    return Gateway(
+        _with_cors(requests, settings.cors_origins),
+        streams,
+        watch,
+        app.state.watchers,
+        models,
+        shared is not None,
+        settings.base_path,
+    )
 
 
 def _pulse(parts: Parts, models: ModelParts) -> PulseFront:
@@ -294,7 +340,7 @@ def _admission_settings(settings: Settings) -> AdmissionSettings:
     return AdmissionSettings(
         anonymous_per_minute=settings.anonymous_requests_per_minute,
         trusted_proxies=frozenset(settings.trusted_proxies),
-        own_origins=frozenset({settings.url, *settings.cors_origins}),
+        own_origins=frozenset({settings.origin, *settings.cors_origins}),
     )
 
 

@@ -13,11 +13,10 @@ from starlette.types import Receive, Send
 from starlette.types import Scope as AsgiScope
 
 from agentos.execution.pulse.errors import SessionNotFound
-from agentos.execution.pulse.live import WATCHED_SECONDS, WATCHED_SUBJECT, live_subject
 from agentos.gateway.credential_watch import CredentialWatch
 from agentos.gateway.events.endpoints import Streams, credential_of
+from agentos.gateway.events.words import SessionWords, Words
 from agentos.gateway.parts import Parts
-from agentos.kernel.bus import Message
 from agentos.kernel.errors import AgentOSError
 from agentos.kernel.ids import TenantId
 from agentos.tenancy.principals import Principal, Scope
@@ -31,6 +30,8 @@ _HEADERS = [
 ]
 # A watcher that is so many pieces behind is let go: what it missed is in the journal.
 _MOST_WAITING = 1000
+# How often it is looked whether the session has ended.
+_LOOK_SECONDS = 4.0
 _END = b"event: ended\ndata: {}\n\n"
 
 
@@ -59,6 +60,7 @@ class LiveStream(Response):
     def __init__(
         self,
         parts: Parts,
+        words: SessionWords,
         watchers: Watchers,
         watch: CredentialWatch,
         tenant_id: TenantId,
@@ -67,6 +69,7 @@ class LiveStream(Response):
     ):
         super().__init__()
         self._parts = parts
+        self._words = words
         self._watchers = watchers
         self._watch = watch
         self._tenant_id = tenant_id
@@ -77,31 +80,31 @@ class LiveStream(Response):
     async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - ASGI's signature
         await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
         await _body(send, b"retry: 1000\n\n")
-        subscription = await self._parts.bus.subscribe(live_subject(self._session_id), self._heard)
-        tasks = [
-            asyncio.create_task(work)
-            for work in (self._write(send), self._ask_for_words(), _until_gone(receive))
-        ]
-        try:
-            with (
-                self._watchers.joined(self),
-                self._watch.watching(self._credential, Scope.SESSIONS_READ, lambda _: self.end()),
-            ):
-                await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-            with suppress(AgentOSError):
-                await subscription.unsubscribe()
+        async with self._words.listening(self._tenant_id, self._session_id, self._hear):
+            tasks = [
+                asyncio.create_task(work)
+                for work in (self._write(send), self._await_end(), _until_gone(receive))
+            ]
+            try:
+                with (
+                    self._watchers.joined(self),
+                    self._watch.watching(
+                        self._credential, Scope.SESSIONS_READ, lambda _: self.end()
+                    ),
+                ):
+                    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
 
     def end(self) -> None:
         """Closes the stream once what waits has been written."""
         self._waiting.put_nowait(None)
 
-    async def _heard(self, message: Message) -> None:
+    def _hear(self, words: Words) -> None:
         if self._waiting.qsize() < _MOST_WAITING:
-            self._waiting.put_nowait(b"data: " + message.data + b"\n\n")
+            self._waiting.put_nowait(words.sse)
         else:
             self.end()
 
@@ -111,15 +114,13 @@ class LiveStream(Response):
                 await _body(send, piece)
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
-    async def _ask_for_words(self) -> None:
-        """Tells workers that somebody watches, until the session has ended."""
+    async def _await_end(self) -> None:
+        """Ends the stream once the session has ended."""
         while True:
             with suppress(AgentOSError):
-                if self._parts.bus.is_connected:
-                    await self._parts.bus.publish(WATCHED_SUBJECT, self._session_id.bytes)
                 if await has_ended(self._parts, self._tenant_id, self._session_id):
                     break
-            await asyncio.sleep(WATCHED_SECONDS)
+            await asyncio.sleep(_LOOK_SECONDS)
             # So that a connection that is dead is found out.
             self._waiting.put_nowait(b":\n\n")
         self._waiting.put_nowait(_END)
@@ -167,6 +168,7 @@ async def watch_session(session_id: UUID, request: Request) -> LiveStream:
         raise SessionNotFound()
     return LiveStream(
         parts,
+        streams.hub.words,
         request.app.state.watchers,
         streams.watch,
         principal.tenant_id,

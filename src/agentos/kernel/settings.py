@@ -7,13 +7,20 @@ current directory. The three URLs keep their customary bare names.
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Literal
+from urllib.parse import urlsplit
 
 from pydantic import AliasChoices, Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from agentos.kernel.errors import SetupError
+
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+# Written into pages and cookies as it is.
+_PATH = re.compile(r"(?:/(?!\.{1,2}(?:/|$))[A-Za-z0-9._~-]+)*")
+_TAKEN = ("/api", "/health", "/metrics", "/assets")
 
 
 def default_data_dir() -> Path:
@@ -105,7 +112,8 @@ class Settings(BaseSettings):
     public_url: str | None = Field(
         None,
         validation_alias=_env("AGENTOS_PUBLIC_URL"),
-        description="Address users see, when a proxy stands in front.",
+        description="Address users see, when a proxy stands in front. May have a path: "
+        "https://example.com/agentos.",
     )
     cors_origins: list[str] = Field(
         default_factory=list,
@@ -310,6 +318,11 @@ class Settings(BaseSettings):
             parse_key(value.get_secret_value())
         return value
 
+    @field_validator("public_url")
+    @classmethod
+    def _is_an_address(cls, value: str | None) -> str | None:
+        return value if value is None else parse_public_url(value)
+
     @field_validator("data_dir")
     @classmethod
     def _absolute(cls, value: Path) -> Path:
@@ -345,6 +358,20 @@ class Settings(BaseSettings):
         place = f"[{host}]" if ":" in host else host
         return self.public_url or f"http://{place}:{self.port}"
 
+    @property
+    def origin(self) -> str:
+        """The origin of our own pages, as browsers write it."""
+        parts = urlsplit(self.url)
+        host = parts.hostname or ""
+        place = f"[{host}]" if ":" in host else host
+        usual = parts.port in (None, _DEFAULT_PORTS[parts.scheme])
+        return f"{parts.scheme}://{place}" if usual else f"{parts.scheme}://{place}:{parts.port}"
+
+    @property
+    def base_path(self) -> str:
+        """The path below which users see us: empty, or like `/agentos`."""
+        return urlsplit(self.url).path
+
 
 def parse_key(text: str) -> bytes:
     try:
@@ -354,6 +381,22 @@ def parse_key(text: str) -> bytes:
     if len(key) != 32:
         raise ValueError("must be 64 hexadecimal digits; make one with: openssl rand -hex 32")
     return key
+
+
+def parse_public_url(text: str) -> str:
+    """The address without a slash at its end."""
+    try:
+        parts = urlsplit(text.strip().rstrip("/"))
+        wrong = parts.port == 0
+    except ValueError:
+        raise ValueError("must be an address like https://example.com/agentos") from None
+    if wrong or parts.scheme not in _DEFAULT_PORTS or not parts.hostname or "@" in parts.netloc:
+        raise ValueError("must be an address like https://example.com/agentos")
+    if parts.query or parts.fragment or not _PATH.fullmatch(parts.path):
+        raise ValueError("may have a plain path such as /agentos, and nothing after it")
+    if any(f"{parts.path}/".startswith(f"{taken}/") for taken in _TAKEN):
+        raise ValueError(f"may not have a path that begins with {', '.join(_TAKEN)}")
+    return parts.geturl()
 
 
 def load_settings(**overrides: object) -> Settings:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 from uuid import UUID, uuid4
@@ -19,6 +20,7 @@ from agentos.contracts.crew import (
     Answer,
     AnswerStored,
     Beat,
+    Crashed,
     Interrupt,
     PermissionAnswer,
     Reconfigure,
@@ -32,6 +34,7 @@ from agentos.sidecar.answers import Answers
 from agentos.sidecar.asking import Asking
 from agentos.sidecar.people import People
 from agentos.sidecar.places import BadFile
+from agentos.sidecar.printed import Printed
 from agentos.sidecar.providers.base import MakeProvider, Surroundings
 from agentos.sidecar.tasks import end
 from agentos.sidecar.voice import Voice
@@ -69,14 +72,15 @@ class Bridge:
         self._patience = patience or Patience()
         self._answers = Answers(state)
         self._people = People(wire.tell)
+        self._printed = Printed(wire.tell)
         self._agent = Agent(
             spec,
             make,
-            surroundings,
+            replace(surroundings, printed=self._printed.add),
             self._answers,
             patience=self._patience,
             changed=self._beat,
-            tell=wire.tell,
+            tell=self._tell_crash,
         )
         self._boot = uuid4().hex
         self._waiting: dict[UUID, UserMessage] = {}
@@ -262,7 +266,13 @@ class Bridge:
             if self._wire.is_connected:
                 self._beat()
 
+    def _tell_crash(self, crash: Crashed) -> None:
+        self._printed.flush()
+        self._wire.tell(crash)
+
     def _beat(self) -> None:
+        # First, because what a beat says may be the end of this place.
+        self._printed.flush()
         agent = self._agent
         provider = agent.provider
         running = self._running

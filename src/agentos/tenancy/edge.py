@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, Protocol, cast
 
 from fastapi import Depends, Request
 
 from agentos.kernel.database import Transaction
+from agentos.tenancy.tokens import Unauthenticated
 from agentos.tenancy.work import PlatformWork, Work
+
+
+class ForeignOrigin(Unauthenticated):
+    """A page of another origin may not use this browser's sign-in."""
+
+    code = "foreign_origin"
+    hint = "Use a bearer token, or call from the origin AgentOS is served on."
 
 
 class UnitOfWork(Protocol):
@@ -24,6 +33,24 @@ class UnitOfWork(Protocol):
     async def transaction(self) -> Transaction:
         """The transaction of a request that nobody has signed in for; it sees no tenant."""
         ...
+
+
+class OwnPages(Protocol):
+    """Knows the pages that may use a browser's sign-in; the gateway puts it into the state."""
+
+    def is_own_page(self, headers: Iterable[tuple[bytes, bytes]]) -> bool: ...
+
+
+def from_own_page(request: Request) -> bool:
+    """Whether a page of ours sends this request, as far as its browser says so."""
+    pages = cast(OwnPages, request.app.state.own_pages)
+    return pages.is_own_page(request.scope["headers"])
+
+
+def require_own_page(request: Request) -> None:
+    """Refuses what other pages have a browser do: signing it in, or using its sign-in."""
+    if not from_own_page(request):
+        raise ForeignOrigin()
 
 
 def _unit(request: Request) -> UnitOfWork:
@@ -46,8 +73,9 @@ CurrentWork = Annotated[Work, Depends(_work)]
 CurrentPlatformWork = Annotated[PlatformWork, Depends(_platform)]
 AnonymousTransaction = Annotated[Transaction, Depends(_transaction)]
 
-# The access token of a browser that asked for it as a cookie.
+# The tokens of a browser that asked for them as cookies.
 ACCESS_COOKIE = "agentos_access"
+REFRESH_COOKIE = "agentos_refresh"
 
 # Marks an operation that works without a credential; everything else is refused at the edge.
 PUBLIC: dict[str, list[str]] = {"security": []}

@@ -36,10 +36,11 @@ class Running:
     place: Place
     ending: asyncio.Event = field(default_factory=asyncio.Event)
     reason: str = "It was stopped."
+    output: str = ""
 
     async def ended(self) -> Ended:
         await self.ending.wait()
-        return Ended(1, self.reason, "")
+        return Ended(1, self.reason, self.output)
 
     async def stop(self, seconds: float) -> None:
         self.ending.set()

@@ -159,6 +159,30 @@ async def test_pages_of_history(rig: Rig) -> None:
         assert (await http.get("/api/events?after=5")).json() == {"items": [], "next_after": 5}
 
 
+async def test_the_newest_of_history(rig: Rig) -> None:
+    tenant, other = await rig.tenant(), await rig.tenant()
+    await rig.relay.record(tenant, 3, "session.started")
+    await rig.relay.record(tenant, 1, "member.joined")
+    await rig.relay.record(tenant, 2, "session.started")
+    await rig.relay.record(other, 9)
+    async with rig.http(await rig.key(tenant)) as http:
+
+        async def seqs(query: str) -> tuple[list[int], int]:
+            page = (await http.get(f"/api/events?{query}")).json()
+            return [item["seq"] for item in page["items"]], page["next_after"]
+
+        assert await seqs("newest=2") == ([5, 6], 6)
+        assert await seqs("newest=6") == ([1, 2, 3, 4, 5, 6], 6)
+        assert await seqs("newest=200&limit=1") == ([1, 2, 3, 4, 5, 6], 6)
+        # What is not wanted is passed over, and not asked for again.
+        assert await seqs("newest=3&types=session.*") == ([3, 5, 6], 6)
+        assert await seqs("newest=1&types=member.joined") == ([4], 6)
+        assert await seqs("newest=3&after=5") == ([6], 6)
+        assert await seqs("newest=3&after=6") == ([], 6)
+        for wrong in ("0", "201", "-1", "x"):
+            assert (await http.get(f"/api/events?newest={wrong}")).status_code == 422
+
+
 async def test_history_by_type(rig: Rig) -> None:
     tenant = await rig.tenant()
     await rig.relay.record(tenant, 1, "member.joined")

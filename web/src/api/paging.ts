@@ -1,7 +1,8 @@
 /** What `$api.useInfiniteQuery` needs for the API's pages. */
 export const paged = {
   pageParamName: "cursor",
-  initialPageParam: undefined,
+  // Not undefined: the client would ask for page 0 then.
+  initialPageParam: null,
   getNextPageParam: (page: { next_cursor?: string | null }) => page.next_cursor ?? undefined,
 };
 

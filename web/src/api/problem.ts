@@ -6,6 +6,13 @@ interface Details {
   hint: string | undefined;
   requestId: string | undefined;
   retryAfter: number | undefined;
+  fields?: FieldFault[];
+}
+
+/** What is wrong with one field of a request, named as `body.leader.name`. */
+export interface FieldFault {
+  field: string;
+  message: string;
 }
 
 /** What the server answered instead of doing what it was asked, in words for people. */
@@ -16,6 +23,7 @@ export class ApiProblem extends Error {
   readonly hint: string | undefined;
   readonly requestId: string | undefined;
   readonly retryAfter: number | undefined;
+  readonly fields: FieldFault[];
 
   constructor(details: Details) {
     super(details.detail);
@@ -26,6 +34,7 @@ export class ApiProblem extends Error {
     this.hint = details.hint;
     this.requestId = details.requestId;
     this.retryAfter = details.retryAfter;
+    this.fields = details.fields ?? [];
   }
 }
 
@@ -42,6 +51,7 @@ export async function readProblem(response: Response): Promise<ApiProblem> {
     hint: text("hint"),
     requestId: text("request_id") ?? response.headers.get("x-request-id") ?? undefined,
     retryAfter: Number.isFinite(wait) && wait > 0 ? wait : undefined,
+    fields: Array.isArray(body.fields) ? (body.fields as FieldFault[]) : [],
   });
 }
 

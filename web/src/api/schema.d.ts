@@ -4,6 +4,26 @@
  */
 
 export interface paths {
+    "/api/auth/options": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Sign In Options
+         * @description The ways in: what a sign-in page needs to know.
+         */
+        get: operations["sign_in_options_api_auth_options_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/auth/token": {
         parameters: {
             query?: never;
@@ -18,6 +38,27 @@ export interface paths {
          * @description Sign in with e-mail and password.
          */
         post: operations["sign_in_api_auth_token_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/auth/demo": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Sign In To Demo
+         * @description Sign in as the owner of the demo tenant: only on the machine that `agentos up` runs on,
+         *     from its own page.
+         */
+        post: operations["sign_in_to_demo_api_auth_demo_post"];
         delete?: never;
         options?: never;
         head?: never;
@@ -76,6 +117,8 @@ export interface paths {
         /**
          * Refresh
          * @description Trade a refresh token for a new pair, optionally in another of your tenants.
+         *
+         *     With `?cookie=true`, and none in the body, it is the one in the browser's cookie.
          */
         post: operations["refresh_api_auth_refresh_post"];
         delete?: never;
@@ -95,7 +138,9 @@ export interface paths {
         put?: never;
         /**
          * Sign Out
-         * @description End the sign-in that a refresh token belongs to, and drop the cookie if there is one.
+         * @description End the sign-in that a refresh token belongs to, and drop the browser's cookies.
+         *
+         *     Without one in the body, it is the one in the browser's cookie.
          */
         post: operations["sign_out_api_auth_logout_post"];
         delete?: never;
@@ -1779,6 +1824,26 @@ export interface paths {
          * @description The team as a YAML document that can be imported. Secrets are named in it, never shown.
          */
         get: operations["export_team_api_teams__team_id__export_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/teams/{team_id}/logs": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List Logs
+         * @description What a team lived through and what its agent CLI printed, newest first.
+         */
+        get: operations["list_logs_api_teams__team_id__logs_get"];
         put?: never;
         post?: never;
         delete?: never;
@@ -3937,6 +4002,35 @@ export interface components {
             status: string;
         };
         /**
+         * LogRead
+         * @description One line of a team's log.
+         */
+        LogRead: {
+            /**
+             * Id
+             * Format: uuid
+             */
+            id: string;
+            /**
+             * At
+             * Format: date-time
+             */
+            at: string;
+            /**
+             * Level
+             * @enum {string}
+             */
+            level: "info" | "warning" | "error";
+            /**
+             * Source
+             * @description `team`: what it lived through. `agent`: what its agent CLI printed.
+             * @enum {string}
+             */
+            source: "team" | "agent";
+            /** Text */
+            text: string;
+        };
+        /**
          * LoginRead
          * @description One sign-in of yours.
          */
@@ -4482,6 +4576,16 @@ export interface components {
         Page_InvitationRead_: {
             /** Items */
             items: components["schemas"]["InvitationRead"][];
+            /**
+             * Next Cursor
+             * @description Null on the last page.
+             */
+            next_cursor?: string | null;
+        };
+        /** Page[LogRead] */
+        Page_LogRead_: {
+            /** Items */
+            items: components["schemas"]["LogRead"][];
             /**
              * Next Cursor
              * @description Null on the last page.
@@ -5150,8 +5254,11 @@ export interface components {
         };
         /** Refresh */
         Refresh: {
-            /** Refresh Token */
-            refresh_token: string;
+            /**
+             * Refresh Token
+             * @description A browser with `?cookie=true` leaves it to its cookie.
+             */
+            refresh_token?: string | null;
             /**
              * Tenant
              * @description Slug of the tenant to go on in.
@@ -6077,10 +6184,35 @@ export interface components {
              */
             tenant?: string | null;
         };
+        /**
+         * SignInOptions
+         * @description The ways in that this installation has.
+         */
+        SignInOptions: {
+            /**
+             * Signup
+             * @description open: anyone may register.
+             * @enum {string}
+             */
+            signup: "open" | "invite";
+            /**
+             * Demo
+             * @description Whether `POST /api/auth/demo` would sign you in. Only on the machine that `agentos up` runs on.
+             */
+            demo: boolean;
+            /**
+             * Version
+             * @description The version of AgentOS.
+             */
+            version: string;
+        };
         /** SignOut */
         SignOut: {
-            /** Refresh Token */
-            refresh_token: string;
+            /**
+             * Refresh Token
+             * @description A browser leaves it to its cookie.
+             */
+            refresh_token?: string | null;
         };
         /**
          * Skill
@@ -6762,6 +6894,8 @@ export interface components {
         /**
          * TokenPair
          * @description An access token for the API, and the refresh token that replaces both, once.
+         *
+         *     With `?cookie=true` both are empty here: they are in cookies, which scripts cannot read.
          */
         TokenPair: {
             /** Access Token */
@@ -7220,10 +7354,120 @@ export interface components {
 }
 export type $defs = Record<string, never>;
 export interface operations {
+    sign_in_options_api_auth_options_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SignInOptions"];
+                };
+            };
+            /** @description The request cannot be read. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description No valid credential. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The plan does not allow more. */
+            402: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The credential may not do this. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description There is no such thing here. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The request does not fit the present state. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is too large. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The request is not valid. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests; wait as long as Retry-After says. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A part is not answering; try again. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     sign_in_api_auth_token_post: {
         parameters: {
             query?: {
-                /** @description Also set the access token as a cookie that scripts cannot read, for browsers. */
+                /** @description For browsers: the tokens come as cookies that scripts cannot read, and the answer holds none. Only for pages of AgentOS's own origin. */
                 cookie?: boolean;
             };
             header?: never;
@@ -7337,9 +7581,125 @@ export interface operations {
             };
         };
     };
+    sign_in_to_demo_api_auth_demo_post: {
+        parameters: {
+            query?: {
+                /** @description For browsers: the tokens come as cookies that scripts cannot read, and the answer holds none. Only for pages of AgentOS's own origin. */
+                cookie?: boolean;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TokenPair"];
+                };
+            };
+            /** @description The request cannot be read. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description No valid credential. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The plan does not allow more. */
+            402: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The credential may not do this. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description There is no such thing here. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The request does not fit the present state. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is too large. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The request is not valid. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests; wait as long as Retry-After says. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A part is not answering; try again. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     register_api_auth_register_post: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description For browsers: the tokens come as cookies that scripts cannot read, and the answer holds none. Only for pages of AgentOS's own origin. */
+                cookie?: boolean;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -7453,7 +7813,10 @@ export interface operations {
     };
     accept_invitation_api_auth_accept_invitation_post: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description For browsers: the tokens come as cookies that scripts cannot read, and the answer holds none. Only for pages of AgentOS's own origin. */
+                cookie?: boolean;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -7568,7 +7931,7 @@ export interface operations {
     refresh_api_auth_refresh_post: {
         parameters: {
             query?: {
-                /** @description Also set the access token as a cookie that scripts cannot read, for browsers. */
+                /** @description For browsers: the tokens come as cookies that scripts cannot read, and the answer holds none. Only for pages of AgentOS's own origin. */
                 cookie?: boolean;
             };
             header?: never;
@@ -11265,6 +11628,8 @@ export interface operations {
                 types?: string | null;
                 /** @description Items per page. */
                 limit?: number;
+                /** @description Only so many of the newest, in place of a page; `next_after` goes on from them. */
+                newest?: number | null;
             };
             header?: never;
             path?: never;
@@ -14353,8 +14718,12 @@ export interface operations {
     list_sessions_api_sessions_get: {
         parameters: {
             query?: {
-                /** @description Only in this state. */
-                state?: components["schemas"]["State"] | null;
+                /** @description Only in this state; several may be given. */
+                state?: components["schemas"]["State"][] | null;
+                /** @description Only with all these words in their title, in any case. */
+                q?: string | null;
+                /** @description Only of this team. */
+                team_id?: string | null;
                 /** @description Only sub-agents of this one. */
                 parent_id?: string | null;
                 /** @description Only of this chain. */
@@ -19718,6 +20087,125 @@ export interface operations {
                 };
                 content: {
                     "application/yaml": components["schemas"]["TeamCreate"];
+                };
+            };
+            /** @description The request cannot be read. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description No valid credential. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The plan does not allow more. */
+            402: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The credential may not do this. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description There is no such thing here. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The request does not fit the present state. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is too large. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The request is not valid. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests; wait as long as Retry-After says. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A part is not answering; try again. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_logs_api_teams__team_id__logs_get: {
+        parameters: {
+            query?: {
+                /** @description Only lines of this level or worse. */
+                level?: "info" | "warning" | "error";
+                /** @description Items per page. */
+                limit?: number;
+                /** @description `next_cursor` of the page before. */
+                cursor?: string;
+            };
+            header?: never;
+            path: {
+                team_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Page_LogRead_"];
                 };
             };
             /** @description The request cannot be read. */

@@ -1,4 +1,4 @@
-import { createContext, type ReactNode, useContext, useEffect, useMemo, useRef, useState } from "react";
+import { createContext, type ReactNode, useCallback, useContext, useEffect, useMemo, useRef, useState } from "react";
 
 import { refreshSignIn } from "@/api/client";
 import { queryClient } from "@/api/queries";
@@ -45,10 +45,9 @@ export function LiveProvider({ children, onEnded }: { children: ReactNode; onEnd
     socket.open();
     return () => socket.close();
   }, [socket]);
-  const live = useMemo<Live>(
-    () => ({ state, events, pieces, watch: (kind, id) => socket.watch(kind, id) }),
-    [state, events, pieces, socket],
-  );
+  // The same for as long as the socket is: else each change of state would end and begin all watching.
+  const watch = useCallback<Live["watch"]>((kind, id) => socket.watch(kind, id), [socket]);
+  const live = useMemo<Live>(() => ({ state, events, pieces, watch }), [state, events, pieces, watch]);
   return <Context value={live}>{children}</Context>;
 }
 

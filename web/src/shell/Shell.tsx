@@ -176,7 +176,7 @@ function Account({ compact = false }: { compact?: boolean }) {
     <Menu
       align="start"
       trigger={
-        <button type="button" aria-label={`Account of ${me.name}`} className={clsx("flex min-w-0 items-center gap-2.5 rounded-md p-1.5 text-left hover:bg-hover", !compact && "flex-1")}>
+        <button type="button" aria-label={compact ? `Account of ${me.name}` : undefined} className={clsx("flex min-w-0 items-center gap-2.5 rounded-md p-1.5 text-left hover:bg-hover", !compact && "flex-1")}>
           <span aria-hidden className="grid size-7 shrink-0 place-items-center rounded-full bg-accent-soft text-xs font-semibold text-accent-ink">
             {me.name.slice(0, 1).toUpperCase()}
           </span>

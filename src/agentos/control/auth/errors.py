@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from agentos.kernel.errors import AgentOSError, Conflict, Kind
+from agentos.kernel.errors import AgentOSError, Conflict, Kind, NotFound
 from agentos.tenancy.tokens import Unauthenticated
 
 
@@ -23,6 +23,20 @@ class RefreshTokenReused(Unauthenticated):
 
     code = "refresh_token_reused"
     hint = "Sign in again. If it was not you, change your password."
+
+
+class NoRefreshToken(Unauthenticated):
+    """There is no refresh token, in the body or in a cookie."""
+
+    code = "no_refresh_token"
+    hint = "Sign in; with cookies, ask with ?cookie=true."
+
+
+class DemoUnavailable(NotFound):
+    """There is no demo to sign in to here."""
+
+    code = "demo_unavailable"
+    hint = "Sign in with an e-mail address and a password."
 
 
 class NoTenant(AgentOSError):

@@ -80,6 +80,22 @@ async def rotate_login(
     )
 
 
+async def was_rotated_since(
+    tx: Transaction, user_id: UserId, login_id: LoginId, generation: int, since: datetime
+) -> bool:
+    """Whether the sign-in is alive and left this generation for its next one after `since`."""
+    rotated: bool = await tx.value(
+        """select exists (select from logins
+           where user_id = $1 and id = $2 and generation = $3 + 1 and last_used_at >= $4
+             and revoked_at is null)""",
+        user_id,
+        login_id,
+        generation,
+        since,
+    )
+    return rotated
+
+
 async def login(tx: Transaction, user_id: UUID, login_id: UUID) -> asyncpg.Record | None:
     return await tx.row("select * from logins where user_id = $1 and id = $2", user_id, login_id)
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Literal
 from uuid import UUID
 
 from pydantic import BaseModel, Field
@@ -27,12 +28,16 @@ class Register(Body):
 
 
 class Refresh(Body):
-    refresh_token: str = Field(max_length=4000)
+    refresh_token: str | None = Field(
+        None, max_length=4000, description="A browser with `?cookie=true` leaves it to its cookie."
+    )
     tenant: Slug | None = Field(None, description="Slug of the tenant to go on in.")
 
 
 class SignOut(Body):
-    refresh_token: str = Field(max_length=4000)
+    refresh_token: str | None = Field(
+        None, max_length=4000, description="A browser leaves it to its cookie."
+    )
 
 
 class PasswordChange(Body):
@@ -41,13 +46,27 @@ class PasswordChange(Body):
 
 
 class TokenPair(BaseModel):
-    """An access token for the API, and the refresh token that replaces both, once."""
+    """An access token for the API, and the refresh token that replaces both, once.
+
+    With `?cookie=true` both are empty here: they are in cookies, which scripts cannot read.
+    """
 
     access_token: str
     refresh_token: str
     token_type: str = "bearer"  # noqa: S105 - the name of a scheme, not a token
     expires_in: int = Field(description="Seconds until the access token expires.")
     tenant_id: UUID
+
+
+class SignInOptions(BaseModel):
+    """The ways in that this installation has."""
+
+    signup: Literal["open", "invite"] = Field(description="open: anyone may register.")
+    demo: bool = Field(
+        description="Whether `POST /api/auth/demo` would sign you in. Only on the machine that "
+        "`agentos up` runs on."
+    )
+    version: str = Field(description="The version of AgentOS.")
 
 
 class TenantOfUser(BaseModel):

@@ -9,7 +9,9 @@ from uuid import UUID
 import asyncpg
 
 from agentos.control.auth import repository
+from agentos.control.auth.demo import DemoEntrance
 from agentos.control.auth.errors import (
+    DemoUnavailable,
     EmailTaken,
     NoTenant,
     RefreshTokenReused,
@@ -20,7 +22,6 @@ from agentos.control.auth.errors import (
 from agentos.control.auth.schemas import (
     LoginRead,
     PasswordChange,
-    Refresh,
     Register,
     SignIn,
     TenantOfUser,
@@ -41,6 +42,9 @@ from agentos.tenancy.principals import Forbidden, Principal, PrincipalKind
 from agentos.tenancy.tokens import RefreshClaims, Tokens
 from agentos.tenancy.work import Work
 
+# How far apart requests of one browser with the same refresh token may be.
+_SAME_MOMENT = timedelta(seconds=20)
+
 
 @dataclass(frozen=True)
 class Auth:
@@ -51,6 +55,7 @@ class Auth:
     outbox: Outbox
     login_life: timedelta
     open_signup: bool
+    demo: DemoEntrance | None = None
 
     async def sign_in(
         self, tx: Transaction, body: SignIn, user_agent: str, request_id: str | None
@@ -62,6 +67,17 @@ class Auth:
         await tx.set("app.user_id", str(user["id"]))
         tenant = await self._choose_tenant(tx, user["id"], body.tenant)
         return await self._begin_login(tx, user, tenant["id"], user_agent, request_id)
+
+    async def demo_is_open(self, tx: Transaction) -> bool:
+        return self.demo is not None and await self.demo.is_open(tx)
+
+    async def sign_in_to_demo(
+        self, tx: Transaction, user_agent: str, request_id: str | None
+    ) -> TokenPair:
+        """Signs the demo owner in, with the password that `agentos up` prints."""
+        if self.demo is None or not await self.demo.is_open(tx):
+            raise DemoUnavailable()
+        return await self.sign_in(tx, self.demo.credentials(), user_agent, request_id)
 
     async def register(
         self, tx: Transaction, body: Register, user_agent: str, request_id: str | None
@@ -106,19 +122,37 @@ class Auth:
         assert created is not None
         return created
 
-    async def refresh(self, tx: Transaction, body: Refresh, request_id: str | None) -> TokenPair:
-        """Trades a refresh token for a new pair. One that was traded before ends the sign-in."""
-        claims = self.tokens.read_refresh(body.refresh_token)
+    async def refresh(
+        self,
+        tx: Transaction,
+        refresh_token: str,
+        tenant: str | None,
+        request_id: str | None,
+        *,
+        in_browser: bool = False,
+    ) -> TokenPair:
+        """Trades a refresh token for a new pair. One that was traded before ends the sign-in.
+
+        All tabs of a browser hold the same token, and a page that is left never sees the answer:
+        for a moment, a token that was just traded brings its successor once more. The two are of
+        the same generation, so the second of them to be traded is found out like any other.
+        """
+        claims = self.tokens.read_refresh(refresh_token)
         await tx.set("app.user_id", str(claims.user_id))
         now = self.clock.now()
         until = now + self.login_life
         if not await repository.rotate_login(
             tx, claims.user_id, claims.login_id, claims.generation, now, until
-        ):
+        ) and not (in_browser and await self._was_just_traded(tx, claims)):
             await self._refuse_refresh(tx, claims, request_id)
-        tenant = await self._choose_tenant(tx, claims.user_id, body.tenant, claims.tenant_id)
+        chosen = await self._choose_tenant(tx, claims.user_id, tenant, claims.tenant_id)
         return self._pair(
-            claims.user_id, TenantId(tenant["id"]), claims.login_id, claims.generation + 1
+            claims.user_id, TenantId(chosen["id"]), claims.login_id, claims.generation + 1
+        )
+
+    async def _was_just_traded(self, tx: Transaction, claims: RefreshClaims) -> bool:
+        return await repository.was_rotated_since(
+            tx, claims.user_id, claims.login_id, claims.generation, self.clock.now() - _SAME_MOMENT
         )
 
     async def sign_out(self, tx: Transaction, refresh_token: str, request_id: str | None) -> None:

@@ -8,6 +8,8 @@ from fastapi import APIRouter, Path, Query, Request, Response
 
 from agentos.execution.crews import service
 from agentos.execution.crews.front import CurrentCrew
+from agentos.execution.crews.logs import service as logs
+from agentos.execution.crews.logs.schemas import Level, LogRead
 from agentos.execution.crews.schemas import (
     AgentPut,
     Handle,
@@ -131,6 +133,18 @@ async def export_team(team_id: UUID, work: CurrentWork) -> Response:
         media_type=_YAML,
         headers={"Content-Disposition": f'attachment; filename="{file_name}.yaml"'},
     )
+
+
+@router.get("/{team_id}/logs", response_model=Page[LogRead], openapi_extra=PAGED)
+async def list_logs(
+    team_id: UUID,
+    work: CurrentWork,
+    request: Request,
+    level: Annotated[Level, Query(description="Only lines of this level or worse.")] = "info",
+) -> Response:
+    """What a team lived through and what its agent CLI printed, newest first."""
+    page = await logs.list_logs(work, team_id, page_of(request), level=level)
+    return page.response()
 
 
 @router.post("/{team_id}/deploy")

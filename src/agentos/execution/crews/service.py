@@ -32,6 +32,8 @@ from agentos.execution.crews.errors import (
     WorkerNotFound,
 )
 from agentos.execution.crews.front import CrewFront
+from agentos.execution.crews.logs import repository as logs
+from agentos.execution.crews.logs.lines import Line, status_line, told
 from agentos.execution.crews.repository import Definition, TeamRow
 from agentos.execution.crews.schemas import (
     AgentPut,
@@ -60,6 +62,11 @@ _FIELDS = tuple(TeamDefinition.model_fields)
 
 _WAITING = "Waiting for a worker."
 _STOPPING = "Stopping."
+_ORDERS = {
+    "team.deployed": "Deployed",
+    "team.restarted": "Restarted",
+    "team.stopped": "Stopped",
+}
 
 
 # What a team is told to be -----------------------------------------------------------------------
@@ -87,6 +94,7 @@ async def create_team(work: Work, front: CrewFront, body: TeamCreate) -> TeamDet
         target=("team", team_id),
         after=_audited(document),
     )
+    await _log(work, team_id, told(f"Created by {work.principal.name}."))
     if body.deploy:
         await _deploy(work, front, await _locked(work, team_id))
     return await _details(work, team_id)
@@ -298,7 +306,10 @@ async def _want(
         restart=restart,
     )
     events: list[Event] = []
-    if restart or (status, reason) != (team.status, team.reason):
+    lines = [told(f"{_ORDERS[action]} by {work.principal.name}.")]
+    if (status, reason) != (team.status, team.reason):
+        lines.append(status_line(status, reason))
+    if restart or len(lines) > 1:
         events.append(TeamStatusChanged(team_id=team.id, status=status, reason=reason))
     await work.record(
         action,
@@ -307,6 +318,7 @@ async def _want(
         before={"deployed": team.deployed, "status": team.status},
         after={"deployed": deployed, "status": status},
     )
+    await _log(work, team.id, *lines)
     _hint(work, front, team.id)
 
 
@@ -343,6 +355,8 @@ async def _change(
         before={**_audited(before), "version": team.version},
         after={**_audited(after), "version": team.version + 1, "changed": changed},
     )
+    what = f"Version {team.version + 1} by {work.principal.name}: {', '.join(changed)}."
+    await _log(work, team_id, told(what))
     _hint(work, front, team_id)
     return await _details(work, team_id)
 
@@ -370,6 +384,10 @@ def _audited(document: TeamDefinition) -> dict[str, Any]:
         "mcp_servers": [server.name for server in document.mcp_servers],
         "allowed_hosts": document.allowed_hosts,
     }
+
+
+async def _log(work: Work, team_id: UUID, *lines: Line) -> None:
+    await logs.write(work.tx, work.tenant_id, team_id, work.now(), *lines)
 
 
 def _hint(work: Work, front: CrewFront, team_id: UUID) -> None:

@@ -7,7 +7,12 @@ from fastapi import APIRouter, Query, Request, Response
 
 from agentos.execution.pulse import service
 from agentos.execution.pulse.front import CurrentPulse
-from agentos.execution.pulse.schemas import SessionCreate, SessionDetails, SessionRead
+from agentos.execution.pulse.schemas import (
+    SessionCreate,
+    SessionDetails,
+    SessionFilter,
+    SessionRead,
+)
 from agentos.execution.pulse.states import State
 from agentos.tenancy.edge import CurrentWork
 from agentos.tenancy.pages import PAGED, Page, page_of
@@ -27,15 +32,25 @@ async def create_session(
 async def list_sessions(
     work: CurrentWork,
     request: Request,
-    state: Annotated[State | None, Query(description="Only in this state.")] = None,
+    state: Annotated[
+        list[State] | None,
+        Query(max_length=len(State), description="Only in this state; several may be given."),
+    ] = None,
+    q: Annotated[
+        str | None,
+        Query(
+            max_length=200,
+            pattern=r"^[^\x00]*$",
+            description="Only with all these words in their title, in any case.",
+        ),
+    ] = None,
+    team_id: Annotated[UUID | None, Query(description="Only of this team.")] = None,
     parent_id: Annotated[UUID | None, Query(description="Only sub-agents of this one.")] = None,
     chain_id: Annotated[UUID | None, Query(description="Only of this chain.")] = None,
 ) -> Response:
     """The sessions of this tenant, newest first."""
-    page = await service.list_sessions(
-        work, page_of(request), state=state, parent_id=parent_id, chain_id=chain_id
-    )
-    return page.response()
+    wanted = SessionFilter(state or (), team_id, parent_id, chain_id, (q or "").split())
+    return (await service.list_sessions(work, wanted, page_of(request))).response()
 
 
 @router.get("/{session_id}")

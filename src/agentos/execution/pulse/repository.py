@@ -20,7 +20,7 @@ from agentos.execution.pulse.journal import (
     unnest_events,
     unnest_steps,
 )
-from agentos.execution.pulse.schemas import WaitingFor
+from agentos.execution.pulse.schemas import SessionFilter, WaitingFor
 from agentos.execution.pulse.states import ENDED, State
 from agentos.kernel.database import Transaction
 
@@ -34,6 +34,8 @@ _SHOWN = """s.id, s.title, s.state, s.waiting_for, s.queued_at is not null as qu
     s.created_by, s.created_at, s.started_at, s.finished_at, s.updated_at"""
 _FROM = """from sessions s left join accounts a on a.tenant_id = s.tenant_id
     and a.scope = 'session' and a.subject_id = s.id and a.period = '1970-01-01'"""
+
+_ESCAPED = str.maketrans({sign: f"\\{sign}" for sign in "\\%_"})
 
 
 async def insert(
@@ -100,29 +102,37 @@ select $1, e.id, e.type, e.data, $11 from s cross join {unnest_events(38)}
 
 
 async def page(
-    tx: Transaction,
-    tenant_id: UUID,
-    *,
-    state: State | None,
-    parent_id: UUID | None,
-    chain_id: UUID | None,
-    before: UUID,
-    limit: int,
+    tx: Transaction, tenant_id: UUID, wanted: SessionFilter, before: UUID, limit: int
 ) -> list[asyncpg.Record]:
+    """Sessions before `before`, newest first.
+
+    Words in titles have no index: the search walks what the other filters leave, newest first,
+    and ends when the page is full. One that finds nothing reads every session of the tenant, and
+    of no other.
+    """
+    args: list[Any] = [tenant_id, before, limit]
+    where = ""
+    # Only what is asked for, so that each combination is planned with the index it has.
+    for condition, value in (
+        ("s.state = any({}::text[])", wanted.states),
+        ("s.team_id = {}", wanted.team_id),
+        ("s.parent_id = {}", wanted.parent_id),
+        ("s.chain_id = {}", wanted.chain_id),
+        ("s.title ilike all({}::text[])", [_containing(word) for word in wanted.words]),
+    ):
+        if value:
+            args.append(value)
+            where += " and " + condition.format(f"${len(args)}")
     return await tx.fetch(
         f"""select {_SHOWN} {_FROM}
-            where s.tenant_id = $1 and s.id < $2
-              and ($3::text is null or s.state = $3)
-              and ($4::uuid is null or s.parent_id = $4)
-              and ($5::uuid is null or s.chain_id = $5)
-            order by s.id desc limit $6""",
-        tenant_id,
-        before,
-        state,
-        parent_id,
-        chain_id,
-        limit,
+            where s.tenant_id = $1 and s.id < $2{where} order by s.id desc limit $3""",
+        *args,
     )
+
+
+def _containing(word: str) -> str:
+    """The pattern of texts that hold a word; nothing in it is special."""
+    return "%" + word.translate(_ESCAPED) + "%"
 
 
 async def find(tx: Transaction, tenant_id: UUID, session_id: UUID) -> asyncpg.Record | None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any, Literal
 from uuid import UUID
@@ -145,6 +147,18 @@ class SessionCreate(SessionConfig):
     priority: int = Field(0, ge=-100, le=100, description="Higher goes first within the tenant.")
     team_id: UUID | None = None
     run: bool = Field(True, description="False: it stays CREATED until it is told to run.")
+
+
+@dataclass(frozen=True, slots=True)
+class SessionFilter:
+    """Which are meant; what is empty does not restrict."""
+
+    states: Sequence[State] = ()
+    team_id: UUID | None = None
+    parent_id: UUID | None = None
+    chain_id: UUID | None = None
+    # All of them are in the title, in any order and in any case.
+    words: Sequence[str] = ()
 
 
 class SessionRead(BaseModel):

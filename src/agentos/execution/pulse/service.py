@@ -22,7 +22,13 @@ from agentos.execution.pulse.dispatch import charge_compute
 from agentos.execution.pulse.errors import SessionNotFound, SessionWaits
 from agentos.execution.pulse.front import PulseFront
 from agentos.execution.pulse.journal import Session, Step, cut_off, state_step
-from agentos.execution.pulse.schemas import SessionCreate, SessionDetails, SessionRead, title_of
+from agentos.execution.pulse.schemas import (
+    SessionCreate,
+    SessionDetails,
+    SessionFilter,
+    SessionRead,
+    title_of,
+)
 from agentos.execution.pulse.states import ENDED, IllegalTransition, State, check_transition
 from agentos.kernel.ids import uuid7
 from agentos.tenancy.budgets import service as budgets
@@ -74,25 +80,12 @@ async def create_session(work: Work, front: PulseFront, body: SessionCreate) -> 
 
 
 async def list_sessions(
-    work: Work,
-    page: PageRequest,
-    *,
-    state: State | None = None,
-    parent_id: UUID | None = None,
-    chain_id: UUID | None = None,
+    work: Work, wanted: SessionFilter, page: PageRequest
 ) -> RowPage[SessionRead]:
     """The sessions of the tenant, newest first."""
     work.require(Scope.SESSIONS_READ)
     before = page.after_id if page.after is not None else _LAST
-    rows = await repository.page(
-        work.tx,
-        work.tenant_id,
-        state=state,
-        parent_id=parent_id,
-        chain_id=chain_id,
-        before=before,
-        limit=page.limit + 1,
-    )
+    rows = await repository.page(work.tx, work.tenant_id, wanted, before, page.limit + 1)
     return page.of(SessionRead, rows)
 
 

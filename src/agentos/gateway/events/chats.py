@@ -1,27 +1,20 @@
-"""What teams say while they answer, for the watchers of this gateway. Nothing of it is kept.
+"""What teams say while they answer, for the watchers of this gateway.
 
-Each team that is watched here is one subscription, however many watch it, and each piece is read
-and written once for all of them. What comes over the bus may come from a sandbox: what is no piece
-of a chat is dropped, and nothing is passed on as it came.
+What comes over the bus may come from a sandbox: what is no piece of a chat is dropped, and nothing
+is passed on as it came.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
 from uuid import UUID
 
 import msgspec
 
 from agentos.contracts.crew import BadFrame, Chat, Chunk, chat_subject, decode_chat
-from agentos.execution.pulse.live import WATCHED_SECONDS, WATCHED_SUBJECT
 from agentos.gateway.events.frames import Frame
-from agentos.kernel.bus import Bus, Message, Subscription
+from agentos.gateway.events.rooms import Rooms
+from agentos.kernel.bus import Bus
 from agentos.kernel.database import Database
-from agentos.kernel.errors import AgentOSError
-
-Hear = Callable[["Piece"], None]
 
 # Of one piece; the rest of a longer one is in the answer.
 _MOST_BYTES = 64 * 1024
@@ -39,89 +32,18 @@ class Piece:
         self.sse = b"event: %b\ndata: %b\n\n" % (self.kind.encode(), self.frame.data)
 
 
-class _Room:
-    """One team's chat, and who listens to it."""
-
-    def __init__(self, team_id: UUID):
-        self.team_id = team_id
-        self.listeners: dict[object, Hear] = {}
-        self.opening: asyncio.Task[Subscription] | None = None
-
-    async def hear(self, message: Message) -> None:
-        if len(message.data) > _MOST_BYTES:
-            return
-        try:
-            chat = decode_chat(message.data)
-        except BadFrame:
-            return
-        piece = Piece(self.team_id, chat)
-        for hear in list(self.listeners.values()):
-            hear(piece)
+Chats = Rooms[Piece]
 
 
-class Chats:
-    def __init__(self, db: Database, bus: Bus):
-        self._db = db
-        self._bus = bus
-        self._rooms: dict[tuple[UUID, UUID], _Room] = {}
-        self._asking: asyncio.Task[None] | None = None
-
-    async def exists(self, tenant_id: UUID, team_id: UUID) -> bool:
-        async with self._db.transaction(tenant_id=tenant_id) as tx:
-            found: bool = await tx.value(
-                "select exists (select from teams where tenant_id = $1 and id = $2)",
-                tenant_id,
-                team_id,
-            )
-        return found
-
-    @asynccontextmanager
-    async def listening(self, tenant_id: UUID, team_id: UUID, hear: Hear) -> AsyncIterator[None]:
-        """Calls `hear`, which must not wait, with each piece while the block lasts."""
-        place, mark = (tenant_id, team_id), object()
-        room = self._rooms.setdefault(place, _Room(team_id))
-        room.listeners[mark] = hear
-        if room.opening is None:
-            subject = chat_subject(tenant_id, team_id)
-            room.opening = asyncio.create_task(self._bus.subscribe(subject, room.hear))
-        try:
-            # Shielded: whoever came first may leave while others still wait for it.
-            await asyncio.shield(room.opening)
-            await self._ask_now(team_id)
-            yield
-        finally:
-            del room.listeners[mark]
-            if not room.listeners and self._rooms.get(place) is room:
-                del self._rooms[place]
-                await _close(room)
-
-    async def close(self) -> None:
-        if self._asking is not None:
-            self._asking.cancel()
-            await asyncio.gather(self._asking, return_exceptions=True)
-
-    async def _ask_now(self, team_id: UUID) -> None:
-        """Tells workers that somebody watches: of this team at once, of all again and again."""
-        await self._ask(team_id)
-        if self._asking is None or self._asking.done():
-            self._asking = asyncio.create_task(self._keep_asking())
-
-    async def _keep_asking(self) -> None:
-        while self._rooms:
-            await asyncio.sleep(WATCHED_SECONDS)
-            for _, team_id in list(self._rooms):
-                await self._ask(team_id)
-
-    async def _ask(self, team_id: UUID) -> None:
-        if self._bus.is_connected:
-            with suppress(AgentOSError):
-                await self._bus.publish(WATCHED_SUBJECT, team_id.bytes)
+def chats(db: Database, bus: Bus) -> Chats:
+    """The chats of teams."""
+    return Rooms(db, bus, "teams", chat_subject, _piece)
 
 
-async def _close(room: _Room) -> None:
-    assert room.opening is not None, "somebody has listened"
-    room.opening.cancel()
-    (opened,) = await asyncio.gather(room.opening, return_exceptions=True)
-    if isinstance(opened, Subscription):
-        with suppress(AgentOSError):
-            await opened.unsubscribe()
+def _piece(team_id: UUID, data: bytes) -> Piece | None:
+    if len(data) > _MOST_BYTES:
+        return None
+    try:
+        return Piece(team_id, decode_chat(data))
+    except BadFrame:
+        return None

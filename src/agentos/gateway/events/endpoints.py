@@ -38,6 +38,17 @@ Types = Annotated[
 ]
 
 
+Newest = Annotated[
+    int | None,
+    Query(
+        ge=1,
+        le=200,
+        description="Only so many of the newest, in place of a page; `next_after` goes on from "
+        "them.",
+    ),
+]
+
+
 @dataclass(frozen=True)
 class Streams:
     """What the streaming routes need; `mount` puts it into the application's state."""
@@ -78,6 +89,7 @@ async def list_events(
     after: After = 0,
     types: Types = None,
     limit: Annotated[int, Query(ge=1, le=200, description="Items per page.")] = 50,
+    newest: Newest = None,
 ) -> Response:
     """The history of this tenant's events, oldest first.
 
@@ -86,16 +98,18 @@ async def list_events(
     """
     work.require(Scope.EVENTS_READ)
     after = after or 0
-    newest = await repository.last_seq(work.tx, work.tenant_id)
+    last = await repository.last_seq(work.tx, work.tenant_id)
     frames = await repository.events(
         work.tx,
         work.tenant_id,
         after=after,
-        upto=newest,
+        upto=last,
         wanted=parse_types(types),
-        limit=limit,
+        limit=newest or limit,
+        newest=newest is not None,
     )
-    next_after = frames[-1].seq if len(frames) == limit else max(after, newest)
+    more = newest is None and len(frames) == limit
+    next_after = frames[-1].seq if more else max(after, last)
     body = {"items": [msgspec.Raw(frame.data) for frame in frames], "next_after": next_after}
     return Response(msgspec.json.encode(body), media_type="application/json")
 

@@ -10,12 +10,13 @@ from uuid import UUID
 
 from agentos.gateway.events import frames
 from agentos.gateway.events.channel import Channel
-from agentos.gateway.events.chats import Chats
+from agentos.gateway.events.chats import chats
 from agentos.gateway.events.errors import RESTARTING, Ending, ShuttingDown, TooManyStreams
 from agentos.gateway.events.filters import TypeFilter
 from agentos.gateway.events.frames import Frame
 from agentos.gateway.events.history import History
 from agentos.gateway.events.mailbox import Ended, Limits, Mailbox, in_writes
+from agentos.gateway.events.words import session_words
 from agentos.kernel import metrics
 from agentos.kernel.bus import Bus
 from agentos.kernel.database import Database
@@ -135,8 +136,9 @@ class EventHub:
         self._keeper: asyncio.Task[None] | None = None
         self._gate = asyncio.Semaphore(_HISTORY_READERS)
         self._closed = False
-        # What teams say while they answer: beside history, and without a place in it.
-        self.chats = Chats(db, bus)
+        # What teams and sessions say meanwhile: beside history, and without a place in it.
+        self.chats = chats(db, bus)
+        self.words = session_words(db, bus)
 
     @asynccontextmanager
     async def attach(
@@ -193,6 +195,7 @@ class EventHub:
         for entry in entries:
             await _close(entry)
         await self.chats.close()
+        await self.words.close()
 
     def _enter(self, tenant_id: UUID) -> _Entry:
         if self._closed:

@@ -27,14 +27,26 @@ async def oldest_seq(tx: Transaction, tenant_id: UUID) -> int | None:
 
 
 async def events(
-    tx: Transaction, tenant_id: UUID, *, after: int, upto: int, wanted: TypeFilter, limit: int
+    tx: Transaction,
+    tenant_id: UUID,
+    *,
+    after: int,
+    upto: int,
+    wanted: TypeFilter,
+    limit: int,
+    newest: bool = False,
 ) -> list[Frame]:
+    """The oldest of the wanted events, or the newest of them; in order in either case.
+
+    A walk along the primary key from one end: of a rare type, it may be a long one.
+    """
     rows = await tx.fetch(
-        """select seq, id, type, at, data::text as data from events
-           where tenant_id = $1 and seq > $2 and seq <= $3
-             and ($4 or type = any($5::text[])
-                  or exists (select from unnest($6::text[]) as prefix where starts_with(type, prefix)))
-           order by seq limit $7""",
+        f"""select seq, id, type, at, data::text as data from events
+            where tenant_id = $1 and seq > $2 and seq <= $3
+              and ($4 or type = any($5::text[])
+                   or exists (select from unnest($6::text[]) as prefix
+                              where starts_with(type, prefix)))
+            order by seq {"desc" if newest else "asc"} limit $7""",
         tenant_id,
         after,
         upto,
@@ -43,7 +55,7 @@ async def events(
         list(wanted.prefixes),
         limit,
     )
-    return [_frame(tenant_id, row) for row in rows]
+    return [_frame(tenant_id, row) for row in (reversed(rows) if newest else rows)]
 
 
 def _frame(tenant_id: UUID, row: asyncpg.Record) -> Frame:

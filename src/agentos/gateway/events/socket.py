@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
 from urllib.parse import parse_qs
-from uuid import UUID
 
-import msgspec
 from starlette.types import Receive, Send
 from starlette.types import Scope as AsgiScope
 
-from agentos.gateway.authentication import Identity
 from agentos.gateway.credential_watch import CredentialWatch
-from agentos.gateway.events.chats import Chats
 from agentos.gateway.events.credentials import Doorkeeper
 from agentos.gateway.events.errors import BadPosition, Ending, credential_ended
 from agentos.gateway.events.filters import parse_types
@@ -22,12 +17,12 @@ from agentos.gateway.events.frames import Frame
 from agentos.gateway.events.hub import EventHub, Feed
 from agentos.gateway.events.protocol import WRITE_NOW, framed
 from agentos.gateway.events.streaming import pump
+from agentos.gateway.events.watching import Watching
 from agentos.gateway.problems import problem
 from agentos.kernel.errors import AgentOSError, Kind
 from agentos.tenancy.principals import Scope
 
 _CLOSE_SECONDS = 2.0
-_MOST_WATCHED = 20  # teams whose chat one socket brings
 _MOST_REASON_BYTES = 123  # what a close frame holds
 
 
@@ -65,7 +60,7 @@ class EventSocket:
                 await send({"type": "websocket.accept"})
                 write = scope["extensions"][WRITE_NOW]["write"]
                 feed.write_directly(write)
-                watching = Watching(self._hub.chats, self._watch, credential, identity, write)
+                watching = Watching(self._hub, self._watch, credential, identity, write)
                 stack.push_async_callback(watching.close)
                 await _serve(feed, watching, receive, send)
 
@@ -77,78 +72,6 @@ def parse_position(text: str | None) -> int | None:
     if not (text.isascii() and text.isdigit() and len(text) <= 18):
         raise BadPosition()
     return int(text)
-
-
-class Watching:
-    """The teams whose chat a socket brings besides events.
-
-    A piece goes out at once or, to a client that is behind, not at all: it has no place in history,
-    and the client sees by its number that one is missing.
-    """
-
-    def __init__(
-        self,
-        chats: Chats,
-        watch: CredentialWatch,
-        credential: str,
-        identity: Identity,
-        write: Callable[[bytes], bool],
-    ):
-        self._chats = chats
-        self._tenant_id = identity.principal.tenant_id
-        self._may = Scope.MESSAGES_READ in identity.principal.scopes
-        self._watch_credential = watch
-        self._credential = credential
-        self._write = write
-        self._teams: dict[UUID, AsyncExitStack] = {}
-
-    async def obey(self, text: str) -> None:
-        """Does what `{"watch": "<team>"}` and `{"unwatch": "<team>"}` say; ignores all else."""
-        try:
-            order = _order.decode(text)
-        except (msgspec.DecodeError, UnicodeEncodeError):
-            return
-        if order.watch is not None:
-            await self._watch(order.watch)
-        elif order.unwatch is not None and order.unwatch in self._teams:
-            await self._teams.pop(order.unwatch).aclose()
-
-    async def _watch(self, team_id: UUID) -> None:
-        if not self._may or team_id in self._teams or len(self._teams) >= _MOST_WATCHED:
-            return
-        with suppress(AgentOSError):
-            if not await self._chats.exists(self._tenant_id, team_id):
-                return
-            stack = AsyncExitStack()
-            stack.enter_context(
-                self._watch_credential.watching(self._credential, Scope.MESSAGES_READ, self._lost)
-            )
-            await stack.enter_async_context(
-                self._chats.listening(
-                    self._tenant_id, team_id, lambda piece: self._tell(piece.frame)
-                )
-            )
-            self._teams[team_id] = stack
-
-    def _tell(self, frame: Frame) -> None:
-        if self._may:
-            self._write(frame.framed)
-
-    def _lost(self, _: AgentOSError) -> None:
-        """The credential may not read messages any more; events it may still, or ends by them."""
-        self._may = False
-
-    async def close(self) -> None:
-        while self._teams:
-            await self._teams.popitem()[1].aclose()
-
-
-class _Order(msgspec.Struct, forbid_unknown_fields=True):
-    watch: UUID | None = None
-    unwatch: UUID | None = None
-
-
-_order = msgspec.json.Decoder(_Order)
 
 
 async def _serve(feed: Feed, watching: Watching, receive: Receive, send: Send) -> None:
@@ -168,7 +91,7 @@ def _framed(frames: list[Frame]) -> bytes:
 
 
 async def _listen(watching: Watching, receive: Receive, send: Send) -> None:
-    """Answers pings and watches teams until the client goes; anything else it says is ignored."""
+    """Answers pings and does what the client wants to watch, until it goes; ignores all else."""
     while True:
         message = await receive()
         if message["type"] == "websocket.disconnect":

@@ -71,7 +71,11 @@ class Acp:
     async def start(self) -> None:
         how = launch(self._spec, self._surroundings)
         self._process = await AgentProcess.start(
-            how.command, cwd=self._surroundings.workspace, env=how.env, name=self._spec.command[0]
+            how.command,
+            cwd=self._surroundings.workspace,
+            env=how.env,
+            name=self._spec.command[0],
+            printed=self._surroundings.printed,
         )
         self._rpc = Rpc(self._process.stdout, self._process.stdin, self._serve, self._notice)
         await self._unless_dead(self._begin(self._rpc))

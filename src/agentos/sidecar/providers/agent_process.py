@@ -7,12 +7,12 @@ import contextlib
 import os
 import signal
 from collections import deque
-from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 from uuid import uuid4
 
-from agentos.sidecar.providers.base import ProviderDied, ProviderMissing
+from agentos.sidecar.providers.base import ProviderDied, ProviderMissing, unheard
 from agentos.sidecar.tasks import end
 
 # Agents write whole files and tool results on one line.
@@ -33,9 +33,15 @@ class AgentProcess:
     """A running agent CLI. `stdout` is for whoever started it to read."""
 
     def __init__(
-        self, process: asyncio.subprocess.Process, name: str, mark: str, noise: str | None
+        self,
+        process: asyncio.subprocess.Process,
+        name: str,
+        mark: str,
+        noise: str | None,
+        printed: Callable[[str], None],
     ):
         self._process = process
+        self._printed = printed
         self._noise = noise
         self._name = name
         self._mark = mark
@@ -52,8 +58,10 @@ class AgentProcess:
         env: Mapping[str, str],
         name: str,
         noise: str | None = None,
+        printed: Callable[[str], None] = unheard,
     ) -> AgentProcess:
-        """Raises ProviderMissing if there is no such program. Lines with `noise` are not kept."""
+        """Raises ProviderMissing if there is no such program. `printed` hears each line of its
+        error stream; those with `noise` in them are passed over."""
         mark = uuid4().hex
         try:
             process = await asyncio.create_subprocess_exec(
@@ -68,7 +76,7 @@ class AgentProcess:
             )
         except (OSError, ValueError) as error:
             raise ProviderMissing(f"{name} cannot be started ({command[0]}): {error}") from error
-        return cls(process, name, mark, noise)
+        return cls(process, name, mark, noise, printed)
 
     @property
     def pid(self) -> int:
@@ -160,6 +168,7 @@ class AgentProcess:
             text = line.decode(errors="replace").rstrip()
             if self._noise is None or self._noise not in text:
                 self._last.append(text)
+                self._printed(text)
 
 
 def _marked(mark: str) -> Iterator[int]:

@@ -39,6 +39,10 @@ class ProviderMissing(ProviderError):
         super().__init__(message, "agent_missing")
 
 
+def unheard(line: str) -> None:
+    """Does nothing with what a CLI has printed."""
+
+
 @dataclass(frozen=True, slots=True)
 class Surroundings:
     """Where a provider works."""
@@ -51,6 +55,8 @@ class Surroundings:
     # The model endpoint inside the sandbox, such as http://127.0.0.1:4100/api/ai. It asks for no key.
     model_url: str
     env: Mapping[str, str] = field(default_factory=dict)
+    # Hears each line that the CLI writes on its error stream.
+    printed: Callable[[str], None] = unheard
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,6 +95,7 @@ class ClaudeCode:
             ),
             environment(self._spec, self._surroundings),
             self._surroundings.workspace,
+            self._surroundings.printed,
         )
         self._reading = asyncio.create_task(self._read(self._process))
         try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -24,13 +24,23 @@ class Process:
 
     @classmethod
     async def start(
-        cls, program: Path, arguments: Sequence[str], env: Mapping[str, str], directory: Path
+        cls,
+        program: Path,
+        arguments: Sequence[str],
+        env: Mapping[str, str],
+        directory: Path,
+        printed: Callable[[str], None],
     ) -> Process:
         """Raises ProviderMissing if the system cannot run it."""
         command = [str(program), *arguments]
         return cls(
             await AgentProcess.start(
-                command, cwd=directory, env=env, name="Claude Code", noise=_NOISE
+                command,
+                cwd=directory,
+                env=env,
+                name="Claude Code",
+                noise=_NOISE,
+                printed=printed,
             )
         )
 

@@ -101,6 +101,7 @@ class OpenCode:
             cwd=self._surroundings.workspace,
             env=env,
             name="OpenCode",
+            printed=self._surroundings.printed,
         )
         await self._unless_dead(self._begin(password))
 

@@ -12,6 +12,8 @@ import asyncpg
 
 from agentos.contracts.events import TeamAlerted, TeamMcpChanged, TeamStatusChanged
 from agentos.execution.crews.keeping.trouble import LOOP_TIME
+from agentos.execution.crews.logs import repository as logs
+from agentos.execution.crews.logs.lines import server_lines, status_line, told
 from agentos.execution.crews.schemas import TeamStatus
 from agentos.kernel.database import Database, Transaction
 from agentos.kernel.ids import TenantId
@@ -58,20 +60,24 @@ async def claim(db: Database, owner: UUID, room: int) -> list[Claim]:
     async with db.transaction() as tx:
         await tx.execute("select pg_advisory_xact_lock($1)", _LOCK)
         rows = await tx.fetch(_CLAIM, owner, room)
+        for row in rows:
+            line = told("A worker has taken it.") if row["left_by"] is None else _TAKEN_OVER
+            await logs.write(tx, row["tenant_id"], row["id"], row["now"], line)
     return [Claim(TenantId(row["tenant_id"]), row["id"], owner, row["fence"]) for row in rows]
 
 
+_TAKEN_OVER = told("Its worker is gone; another one has taken it over.", "warning")
 _UNKEPT = """teams w
     where w.provider <> 'native' and (w.deployed or w.status <> 'stopped')
       and (w.owner is null or not exists (select from workers where workers.id = w.owner))"""
 _ANY_UNKEPT = f"select exists (select from {_UNKEPT}) as any"  # noqa: S608 - written above
 _CLAIM = f"""
 with f as materialized (
-    select tenant_id, id from {_UNKEPT}
+    select tenant_id, id, owner from {_UNKEPT}
     order by w.status_at limit $2 for update skip locked)
 update teams t set owner = $1, fence = t.fence + 1
 from f where t.tenant_id = f.tenant_id and t.id = f.id
-returning t.tenant_id, t.id, t.fence
+returning t.tenant_id, t.id, t.fence, f.owner as left_by, now()
 """  # noqa: S608 - written above
 
 
@@ -145,7 +151,8 @@ async def wanted(tx: Transaction, claim: Claim) -> Wanted:
 async def hold(tx: Transaction, claim: Claim) -> asyncpg.Record:
     """The team's row, locked, while it is ours. Raises Lost."""
     row = await tx.row(
-        """select name, status, reason, crashes, repairs, mcp_status, deployed from teams
+        """select name, status, reason, crashes, repairs, mcp_status, deployed, applied_version
+           from teams
            where tenant_id = $1 and id = $2 and owner = $3 and fence = $4 for update""",
         claim.tenant_id,
         claim.team_id,
@@ -176,9 +183,11 @@ async def set_status(
     status: TeamStatus,
     reason: str | None,
     now: datetime,
+    *,
+    logged: bool = True,
     **also: Any,
 ) -> None:
-    """How the team is from now on; announced if that is news. Raises Lost."""
+    """How the team is from now on; announced and logged if that is news. Raises Lost."""
     row = await hold(tx, claim)
     names = ["status", "reason", *also]
     values = [status, reason, *also.values()]
@@ -196,6 +205,8 @@ async def set_status(
     if changed:
         event = TeamStatusChanged(team_id=claim.team_id, status=status, reason=reason)
         await outbox.announce(tx, claim.tenant_id, now, event)
+        if logged:
+            await logs.write(tx, claim.tenant_id, claim.team_id, now, status_line(status, reason))
 
 
 async def alert(tx: Transaction, outbox: Outbox, claim: Claim, reason: str, now: datetime) -> None:
@@ -225,9 +236,14 @@ async def crash_count(tx: Transaction, claim: Claim, now: datetime) -> tuple[int
     return len([at for at in row["crashes"] if at > now - LOOP_TIME]), row["repairs"]
 
 
-async def applied(tx: Transaction, claim: Claim, version: int, conversation: str | None) -> None:
+async def applied(
+    tx: Transaction, claim: Claim, version: int, conversation: str | None, now: datetime
+) -> None:
     """Notes what the running agent works by. Raises Lost."""
-    await hold(tx, claim)
+    row = await hold(tx, claim)
+    if version > row["applied_version"]:
+        line = told(f"Its agent is given version {version}.")
+        await logs.write(tx, claim.tenant_id, claim.team_id, now, line)
     await tx.execute(
         """update teams set applied_version = greatest(applied_version, $3),
                conversation = coalesce($4, conversation)
@@ -254,3 +270,5 @@ async def set_mcp(
     )
     event = TeamMcpChanged(team_id=claim.team_id, servers=servers)
     await outbox.announce(tx, claim.tenant_id, now, event)
+    lines = server_lines(row["mcp_status"], servers)
+    await logs.write(tx, claim.tenant_id, claim.team_id, now, *lines)

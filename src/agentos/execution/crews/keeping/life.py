@@ -25,10 +25,11 @@ from agentos.contracts.crew import (
 from agentos.execution.crews.keeping.claims import Lost, Wanted
 from agentos.execution.crews.keeping.homes import Home
 from agentos.execution.crews.keeping.pace import Pace
+from agentos.execution.crews.keeping.printed import Printed
 from agentos.execution.crews.keeping.standing import Standing
 from agentos.execution.crews.keeping.talking import Talk
 from agentos.execution.crews.keeping.watch import Watch
-from agentos.execution.crews.keeping.words import lines_of, reason_of
+from agentos.execution.crews.keeping.words import reason_of
 from agentos.integrations.runtimes.base import Ended
 from agentos.kernel.bus import Message
 from agentos.kernel.errors import AgentOSError, Unavailable
@@ -93,6 +94,7 @@ class Life:
         self._started = want
         self._pace = pace
         self._watch = Watch(pace)
+        self._printed = Printed(home.parts, home.claim)
         self._unheard: deque[FromAgent] = deque()
         self._crashes: set[str] = set()
 
@@ -106,6 +108,7 @@ class Life:
         finally:
             ended.cancel()
             await self._talk.close()
+            await self._printed.close()
 
     @asynccontextmanager
     async def _listening(self) -> AsyncIterator[None]:
@@ -134,6 +137,7 @@ class Life:
         while True:
             frame = await self._next()
             if ended.done():
+                self._printed.add(ended.result().output.splitlines())
                 return End("crashed", reason_of(f"Its process ended: {ended.result().reason}"))
             try:
                 end = await self._turn(frame)
@@ -194,9 +198,7 @@ class Life:
             case Crashed():
                 return await self._crashed(frame)
             case Log():
-                if self._watch.may_log():
-                    team = str(self._home.claim.team_id)
-                    log.info("agent", team=team, lines=lines_of(frame.lines))
+                self._printed.add(frame.lines)
             case _:
                 await self._talk.heard(frame)
         return None
@@ -262,7 +264,9 @@ class Life:
             try:
                 if frame is None:
                     await self._talk.send(Shutdown(seconds=max(0.0, until - clock())))
-                elif not isinstance(frame, Beat | Crashed | Log):
+                elif isinstance(frame, Log):
+                    self._printed.add(frame.lines)
+                elif not isinstance(frame, Beat | Crashed):
                     await self._talk.heard(frame)
             except PASSING as error:
                 # The answer is on the disk of the team: its next start sends it again.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Any
 
 from agentos.contracts.crew import Beat
 from agentos.execution.crews.keeping import claims, mail
@@ -14,6 +15,8 @@ from agentos.execution.crews.keeping.words import (
     reason_of,
     servers_of,
 )
+from agentos.execution.crews.logs import repository as logs
+from agentos.execution.crews.logs.lines import crash_line
 from agentos.execution.crews.parts import CrewParts
 from agentos.execution.crews.schemas import TeamStatus
 
@@ -29,7 +32,7 @@ class Standing:
         async with self._parts.db.transaction(tenant_id=self._claim.tenant_id) as tx:
             return await claims.wanted(tx, self._claim)
 
-    async def status(self, status: TeamStatus, reason: str | None, **also: object) -> None:
+    async def status(self, status: TeamStatus, reason: str | None, **also: Any) -> None:
         async with self._parts.db.transaction(tenant_id=self._claim.tenant_id) as tx:
             await claims.set_status(
                 tx, self._parts.outbox, self._claim, status, reason, self._now(), **also
@@ -40,7 +43,7 @@ class Standing:
         outbox, now = self._parts.outbox, self._now()
         version, ready = max(0, min(beat.version, newest)), beat.state in ("idle", "busy")
         async with self._parts.db.transaction(tenant_id=self._claim.tenant_id) as tx:
-            await claims.applied(tx, self._claim, version, conversation_of(beat))
+            await claims.applied(tx, self._claim, version, conversation_of(beat), now)
             await claims.set_mcp(tx, outbox, self._claim, servers_of(beat), now)
             if ready:
                 why = reason_of(beat.reason) or None
@@ -56,12 +59,15 @@ class Standing:
             count = claims.crash_count if counted else claims.count_crash
             crashes, repairs = await count(tx, claim, now)
             step = next_step(crashes, repairs)
-            if step == "again":
-                told = f"It is started again. {reason}"[:MOST_REASON]
-                await claims.set_status(tx, outbox, claim, "degraded", told, now)
-            else:
-                told = f"It has crashed {crashes} times in five minutes. {reason}"[:MOST_REASON]
-                await claims.set_status(tx, outbox, claim, "crash_loop", told, now)
+            status: TeamStatus = "degraded" if step == "again" else "crash_loop"
+            often = f"It has crashed {crashes} times in five minutes."
+            what = "It is started again." if step == "again" else often
+            told = f"{what} {reason}"[:MOST_REASON]
+            # A crash is a line of its own, also if the status says the same as before.
+            await claims.set_status(tx, outbox, claim, status, told, now, logged=counted)
+            if not counted:
+                line = crash_line(what, reason, loop=step != "again")
+                await logs.write(tx, claim.tenant_id, claim.team_id, now, line)
         return step, crashes
 
     async def repairing(self, step: Step, reason: str) -> None:
@@ -69,7 +75,7 @@ class Standing:
         outbox, claim, now = self._parts.outbox, self._claim, self._now()
         renewed = step == "renew"
         what = "Its agent begins anew, files kept." if renewed else "It is started anew."
-        also: dict[str, object] = {"conversation": None} if renewed else {}
+        also: dict[str, Any] = {"conversation": None} if renewed else {}
         async with self._parts.db.transaction(tenant_id=claim.tenant_id) as tx:
             row = await claims.hold(tx, claim)
             await claims.set_status(

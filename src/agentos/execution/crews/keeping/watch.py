@@ -18,7 +18,6 @@ class Watch:
         self._started = self._heard_at = self._clock()
         self._looked_at = self._clock()
         self._answered_at: float | None = None
-        self._logged_at = 0.0
         self._said: Beat | None = None
         self._beaten = False
         self.degraded = False
@@ -51,14 +50,6 @@ class Watch:
         if now - self._looked_at < self._pace.look:
             return False
         self._looked_at = now
-        return True
-
-    def may_log(self) -> bool:
-        """Whether what an agent printed goes to our log: a sandbox must not fill it."""
-        now = self._clock()
-        if now - self._logged_at < 1:
-            return False
-        self._logged_at = now
         return True
 
     def answered(self) -> None:

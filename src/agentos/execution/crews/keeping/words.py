@@ -11,8 +11,6 @@ _MOST_NAME = 200
 _MOST_SERVERS = 50
 _MOST_ANSWER = 8 * 1024 * 1024
 _MOST_ERROR = 4000
-_MOST_LINE = 500
-_MOST_LINES = 20
 
 
 def reason_of(text: str) -> str:
@@ -46,8 +44,3 @@ def error_of(answer: Answer) -> tuple[str | None, str | None]:
     """Why there is no answer, and the code of that."""
     error = redact(storable(answer.error[:_MOST_ERROR]))
     return error or None, storable(answer.error_code[:_MOST_NAME]) or None
-
-
-def lines_of(lines: tuple[str, ...]) -> list[str]:
-    """The end of what an agent printed, for the log; which hides secrets by itself."""
-    return [line[:_MOST_LINE] for line in lines[-_MOST_LINES:]]

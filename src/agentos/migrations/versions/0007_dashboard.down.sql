@@ -1,0 +1,1 @@
+drop index sessions_of_team;

@@ -1,0 +1,1 @@
+export default function Tools() { return null; }
