@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from agentos.integrations.workspaces.beneath import change_mode, directory_beneath, opened
+from agentos.integrations.workspaces.beneath import change_mode, directory_beneath
 from agentos.integrations.workspaces.errors import WorkspaceFull, too_many_bytes, too_many_files
 from agentos.integrations.workspaces.index import (
     Index,
@@ -75,10 +75,13 @@ def scan(root: int, index: Index, max_bytes: int, max_files: int) -> Scan:
                 if error.errno not in _GONE or not place:
                     raise
                 continue
-            with opened(handle):
+            # Not `opened`, which takes longer than a look at a file.
+            try:
                 known = index.listings.get(place, _UNKNOWN)
                 prefix = prefix_of(place)
                 pending += [prefix + name for name in _visit(handle, place, known, found)]
+            finally:
+                os.close(handle)
             _check(found, len(pending), max_bytes, max_files)
     except BaseException:
         close_again(root, found)
@@ -102,12 +105,19 @@ def measure(root: int) -> tuple[int, int]:
 
 def _open(root: int, place: str, found: Scan) -> int:
     raw = os.fsencode(place) or b"."
-    with suppress(PermissionError):
+    try:
         handle = directory_beneath(root, raw)
-        if os.geteuid() == 0 or os.fstat(handle).st_mode & 0o500 == 0o500:
-            return handle
-        os.close(handle)  # it can be listed, but nothing in it be looked at
-    # The files are ours, so nothing is entered by force that could not be anyway.
+    except PermissionError:
+        return _open_by_force(root, place, found)
+    if os.geteuid() == 0 or os.fstat(handle).st_mode & 0o500 == 0o500:
+        return handle
+    os.close(handle)  # it can be listed, but nothing in it be looked at
+    return _open_by_force(root, place, found)
+
+
+def _open_by_force(root: int, place: str, found: Scan) -> int:
+    """Opens a directory of our own that its mode closes to us. Never as root."""
+    raw = os.fsencode(place) or b"."
     mode = os.stat(raw, dir_fd=root, follow_symlinks=False).st_mode
     found.forced[place] = mode
     change_mode(root, raw, mode & PERMISSIONS | 0o700)

@@ -102,6 +102,13 @@ class Draft:
     def skipped(self) -> tuple[str, ...]:
         return tuple(sorted([*self._scan.skipped, *self._packer.skipped]))
 
+    def finish(self, snapshot_id: UUID, pack: UUID, manifest: Keyframe) -> tuple[Index, bytes]:
+        """What was found, and the manifest for that place; none if there is nothing new."""
+        index = self.index(snapshot_id, pack)
+        if index.snapshot_id != snapshot_id:
+            return index, b""
+        return index, write_manifest(index.tree, manifest)
+
     def index(self, snapshot_id: UUID, pack: UUID) -> Index:
         """The directory as it was found; its new contents will be in `pack`."""
         base, fresh = self._base.tree, self._scan.nodes | self._packer.nodes
@@ -163,15 +170,19 @@ async def take_snapshot(
             pieces_of_pack = _chained(contents, more, pieces)
             added[pack] = await packs.write(tenant_id, pack, pieces_of_pack, room)
             contents = b""
-    index = await in_thread(draft.index, uuid7(), pack)
-    if index.snapshot_id == base.snapshot_id and index.snapshot_id is not None:
-        await in_thread(indexes.save, workspace.places, index, draft.read)
-        return _described(workspace, index, draft)
     if not more:
         manifest = pack
-        room = await packs.announce(tenant_id, pack)
     place = Keyframe(manifest, len(contents))
-    written = await in_thread(write_manifest, index.tree, place)
+    finishing = in_thread(draft.finish, uuid7(), pack, place)
+    if contents:
+        (index, written), room = await asyncio.gather(finishing, packs.announce(tenant_id, pack))
+    else:
+        index, written = await finishing
+    if not written:
+        await in_thread(indexes.save, workspace.places, index, draft.read)
+        return _described(workspace, index, draft)
+    if not contents and not more:
+        room = await packs.announce(tenant_id, pack)
     added[manifest] = len(contents) + len(written)
     await asyncio.gather(
         packs.write_whole(tenant_id, manifest, contents + written, room),
