@@ -22,7 +22,7 @@ from agentos.integrations.workspaces.index import Index, Listing, Look, look_of,
 from agentos.integrations.workspaces.manifest import DIRECTORY, FILE, LINK, Node, Tree, same
 from agentos.integrations.workspaces.packing import Packer
 from agentos.integrations.workspaces.removal import empty, remove_at
-from agentos.integrations.workspaces.scanning import scan
+from agentos.integrations.workspaces.scanning import PERMISSIONS, scan
 
 _UNBOUNDED = 1 << 62
 _NEW_FILE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -76,7 +76,9 @@ class Restore:
         if path in self._absent:
             parent, name = self._parent(path)
             # Nobody's but ours, because it must not exist; and no link is followed to make it.
-            handle = os.open(name, _NEW_FILE, 0o600, dir_fd=parent)
+            # Its mode from the start, if nobody else may write into it then.
+            mode = self.target.nodes[path].mode & ~0o022
+            handle = os.open(name, _NEW_FILE, mode, dir_fd=parent)
             # Not `opened`, which would take as long as the writing of a small file.
             try:
                 fill(handle)
@@ -96,8 +98,11 @@ class Restore:
     def _own(self, handle: int, path: str) -> None:
         if self.uid is not None:
             os.fchown(handle, self.uid, self.uid)
-        os.fchmod(handle, self.target.nodes[path].mode)
-        self._note(path, look_of(os.fstat(handle)))
+        mode, status = self.target.nodes[path].mode, os.fstat(handle)
+        if status.st_mode & PERMISSIONS != mode:
+            os.fchmod(handle, mode)
+            status = os.fstat(handle)
+        self._note(path, look_of(status))
 
     def finish(self) -> Index:
         """Gives directories their modes; what the directory looks like now."""
@@ -166,10 +171,11 @@ class Restore:
             self._make_link(path, node)
         elif present is not None and (present.size, present.content) == (node.size, node.content):
             parent, name = self._parent(path)
-            change_mode(parent, name, node.mode)
+            change_mode(parent, os.fsencode(name), node.mode)
             self._note(path, None)
         elif node.size:
-            self._note(path, None)
+            if present is not None:
+                self._note(path, None)
             self.wanted.append((path, node))
         else:
             self.write(path, lambda _: None)
@@ -179,7 +185,7 @@ class Restore:
         if present is None or present.kind != DIRECTORY:
             os.mkdir(name, 0o700, dir_fd=parent)
             if self.uid is not None:
-                with opened(directory_beneath(parent, name)) as made:
+                with opened(directory_beneath(parent, os.fsencode(name))) as made:
                     os.fchown(made, self.uid, self.uid)
         self._unfinished.add(path)
 
@@ -195,7 +201,7 @@ class Restore:
     def _remove(self, path: str) -> None:
         parent, name = self._parent(path)
         self._note(path, None)
-        remove_at(self.trash, parent, name)
+        remove_at(self.trash, parent, os.fsencode(name))
 
     def _note(self, path: str, look: Look | None) -> None:
         """Remembers that a path was changed, and how it looks since."""
@@ -206,14 +212,14 @@ class Restore:
         parent, name = self._parent(path)
         os.rename(staged, name, src_dir_fd=self.staging, dst_dir_fd=parent)
 
-    def _parent(self, path: str) -> tuple[int, bytes]:
+    def _parent(self, path: str) -> tuple[int, str]:
         """The open directory that holds `path`, kept open for its neighbours, and the name in it."""
         place, _, name = path.rpartition("/")
         if place != self._place:
             self.close()
             self._handle = directory_beneath(self.root, os.fsencode(place) or b".")
             self._place = place
-        return self._handle, os.fsencode(name)
+        return self._handle, name
 
 
 def _topmost(paths: Iterable[str]) -> Iterator[str]:
