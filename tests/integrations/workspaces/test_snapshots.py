@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import asyncpg
 import pytest
@@ -25,6 +26,7 @@ from agentos.integrations.workspaces.errors import (
 from agentos.integrations.workspaces.index import load_index
 from agentos.integrations.workspaces.packing import Packer
 from agentos.integrations.workspaces.packs import Packs
+from agentos.integrations.workspaces.workspace import Workspace
 from agentos.integrations.workspaces.workspaces import Change, Workspaces
 from agentos.kernel.database import Database
 from agentos.kernel.errors import Kind
@@ -113,9 +115,9 @@ async def test_only_files_that_look_different_are_read(
     read: list[str] = []
     pieces = Packer.pieces
 
-    def noted(self: Packer, paths: list[str]) -> Iterator[bytes]:
-        read.extend(paths)
-        return pieces(self, paths)
+    def noted(self: Packer, files: Mapping[str, Iterable[str]]) -> Iterator[bytes]:
+        read.extend(files[""])
+        return pieces(self, files)
 
     monkeypatch.setattr(Packer, "pieces", noted)
     workspace = await tenant.open()
@@ -124,7 +126,7 @@ async def test_only_files_that_look_different_are_read(
     since = (await tenant.taken(workspace)).id
     assert sorted(read) == ["a", "b", "c"]
     # What was written within the last tick of the kernel's clock is read once more.
-    while len(load_index(workspace.places).looks) < 3:
+    while None in load_index(workspace.places).listings[""].files.values():
         assert not (await tenant.taken(workspace, since)).new
     read.clear()
     assert not (await tenant.taken(workspace, since)).new
@@ -132,6 +134,81 @@ async def test_only_files_that_look_different_are_read(
     (workspace.root / "b").write_bytes(b"2")
     assert (await tenant.taken(workspace, since)).new
     assert read == ["b"]
+
+
+async def _settle(tenant: Tenant, workspace: Workspace) -> UUID:
+    """A snapshot after which nothing has to be read or listed again unless it changes."""
+    await asyncio.sleep(0.05)  # longer than a tick of the kernel's clock
+    return (await tenant.taken(workspace)).id
+
+
+def _listed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The directories that are listed from here on."""
+    listed: list[str] = []
+    scandir = os.scandir
+
+    def noted(handle: int) -> object:
+        listed.append(Path(f"/proc/self/fd/{handle}").readlink().name)
+        return scandir(handle)
+
+    monkeypatch.setattr("agentos.integrations.workspaces.scanning.os.scandir", noted)
+    return listed
+
+
+async def test_only_directories_that_look_different_are_listed(
+    tenant: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace = await tenant.open()
+    for path in ("a/file", "b/file", "b/c/file", "b/c/other"):
+        await workspace.write(path, b"1")
+    os.mkfifo(workspace.root / "a/pipe")
+    since = await _settle(tenant, workspace)
+    listed = _listed(monkeypatch)
+    unchanged = await tenant.taken(workspace, since)
+    assert (unchanged.new, unchanged.skipped, listed) == (False, ("a/pipe",), [])
+    (workspace.root / "b/c/file").write_bytes(b"2")
+    since = (await tenant.taken(workspace, since)).id
+    assert listed == []
+    assert await tenant.workspaces.read_at(tenant.id, since, "b/c/file") == b"2"
+    (workspace.root / "b/c/other").unlink()
+    assert (await tenant.taken(workspace, since)).files == 3
+    assert listed == ["c"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda root: (root / "d/new").write_bytes(b"2"),
+        lambda root: (root / "d/new").mkdir(),
+        lambda root: (root / "d/file").unlink(),
+        lambda root: (root / "d/file").rename(root / "d/renamed"),
+        lambda root: (root / "e/file").replace(root / "d/file"),
+        lambda root: (root / "d").rename(root / "e/d"),
+        lambda root: (root / "d/file").chmod(0o711),
+        lambda root: (root / "d").chmod(0o711),
+        lambda root: ((root / "d/file").unlink(), (root / "d/file").mkdir()),
+        lambda root: ((root / "d/link").unlink(), (root / "d/link").symlink_to("elsewhere")),
+        lambda root: ((root / "d").rename(root / "x"), (root / "e").rename(root / "d")),
+    ],
+)
+async def test_whatever_changes_in_a_directory_is_found_and_undone(
+    tenant: Tenant, change: Callable[[Path], object]
+) -> None:
+    workspace = await tenant.open()
+    await workspace.write("d/file", b"1")
+    await workspace.write("e/file", b"2")
+    (workspace.root / "d/link").symlink_to("file")
+    before = contents(workspace.root)
+    since = await _settle(tenant, workspace)
+    change(workspace.root)
+    after = contents(workspace.root)
+    changed = await tenant.taken(workspace, since)
+    assert changed.new
+    for snapshot_id, expected in ((since, before), (changed.id, after), (since, before)):
+        tenant.workspaces.begin_change(workspace)
+        await tenant.workspaces.bring(workspace, snapshot_id)
+        assert contents(workspace.root) == expected
+        assert not (await tenant.taken(workspace, snapshot_id)).new
 
 
 async def test_diff_between_any_two(tenant: Tenant) -> None:

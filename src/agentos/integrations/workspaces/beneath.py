@@ -11,6 +11,7 @@ import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 
 _OPENAT2 = 437  # the same on x86_64 and aarch64
 _NO_MAGICLINKS, _NO_SYMLINKS, _BENEATH = 0x02, 0x04, 0x08
@@ -41,6 +42,14 @@ _SIZE = ctypes.sizeof(_How)
 _SAFE = os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 
 
+@lru_cache(maxsize=256)
+def _how(flags: int, mode: int, follow: bool) -> _How:
+    """How to open; the kernel only reads it, so that one serves all."""
+    resolve = _BENEATH | _NO_MAGICLINKS | (0 if follow else _NO_SYMLINKS)
+    extra = os.O_CLOEXEC if flags & os.O_PATH else _SAFE
+    return _How(flags | extra, mode, resolve)
+
+
 def open_beneath(
     directory: int, path: bytes, flags: int, mode: int = 0, *, follow: bool = True
 ) -> int:
@@ -48,11 +57,9 @@ def open_beneath(
 
     Without `follow`, a symbolic link anywhere in the path is an ELOOP.
     """
-    resolve = _BENEATH | _NO_MAGICLINKS | (0 if follow else _NO_SYMLINKS)
-    extra = os.O_CLOEXEC if flags & os.O_PATH else _SAFE
-    how = _How(flags | extra, mode, resolve)
+    how = ctypes.byref(_how(flags, mode, follow))
     for _ in range(_ATTEMPTS):
-        handle = _syscall(_OPENAT2, directory, path, ctypes.byref(how), _SIZE)
+        handle = _syscall(_OPENAT2, directory, path, how, _SIZE)
         if handle >= 0:
             return int(handle)
         failed = ctypes.get_errno()

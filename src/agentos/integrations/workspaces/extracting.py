@@ -9,7 +9,6 @@ from collections.abc import AsyncGenerator, Iterator
 from contextlib import ExitStack, aclosing, contextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
-from itertools import groupby
 from uuid import UUID
 
 from agentos.integrations.workspaces.beneath import open_root, opened
@@ -125,13 +124,20 @@ class Extraction:
 
     def feed(self, start: int, piece: bytes) -> None:
         """Takes the bytes of the pack from `start` on."""
-        view, end = memoryview(piece), start + len(piece)
-        while self._next < len(self.contents) and self.contents[self._next].node.offset < end:
+        view = memoryview(piece)
+        while self._next < len(self.contents):
             content = self.contents[self._next]
-            self._take(content, view[max(0, content.node.offset - start) : content.end - start])
-            if content.end > end:
+            node = content.node
+            first, last = node.offset - start, node.offset - start + node.size
+            if first >= len(piece):
                 break
-            self._complete(content)
+            if first >= 0 and last <= len(piece) and node.size <= WHOLE:
+                self._write(content, view[first:last])
+            else:
+                self._take(content, view[max(0, first) : last])
+                if last > len(piece):
+                    break
+                self._complete(content)
             self._next += 1
 
     def close(self) -> None:
@@ -153,6 +159,9 @@ class Extraction:
             return
         data = self._held[0] if len(self._held) == 1 else memoryview(b"".join(self._held))
         self._held.clear()
+        self._write(content, data)
+
+    def _write(self, content: _Content, data: memoryview) -> None:
         if sha256(data).digest() != content.node.content:
             raise SnapshotLost()
         for path in content.paths:
@@ -192,9 +201,13 @@ class _LargeFile:
 def wanted_contents(wanted: list[tuple[str, Node]]) -> dict[int, list[_Content]]:
     """What to cut out of each pack, in order; `wanted` is sorted by pack and offset."""
     found: dict[int, list[_Content]] = {}
-    for (pack, _), group in groupby(wanted, key=lambda item: (item[1].pack, item[1].offset)):
-        items = list(group)
-        found.setdefault(pack, []).append(_Content(items[0][1], [path for path, _ in items]))
+    latest: _Content | None = None
+    for path, node in wanted:
+        if latest and (latest.node.pack, latest.node.offset) == (node.pack, node.offset):
+            latest.paths.append(path)
+        else:
+            latest = _Content(node, [path])
+            found.setdefault(node.pack, []).append(latest)
     return found
 
 

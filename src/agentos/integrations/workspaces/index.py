@@ -1,13 +1,15 @@
 """What the files of a workspace looked like to the kernel when their bytes were last read.
 
 A file whose inode, size and times are what they were has the bytes it had: no program can set the
-time of change (ctime) back. The index is a memory, not a truth: without it, everything is read.
+time of change (ctime) back. A directory that looks as it did holds the same names, because each
+name that comes or goes changes its times. The index is a memory, not a truth: without it,
+everything is read.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -38,23 +40,48 @@ _HELD_PATHS = 50_000
 _BEHIND_PART = 20
 
 
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """What a directory held when it was last listed. Shared between indexes: never changed."""
+
+    # How the directory looked; None if it has to be listed again.
+    look: Look | None = None
+    # Its files and links, as they looked when they were read; None if that has to be done again.
+    # Whatever has a look here is in the tree of the index.
+    files: Mapping[str, Look | None] = field(default_factory=dict)
+    directories: tuple[str, ...] = ()
+
+
 @dataclass(slots=True)
 class Index:
-    """A snapshot's tree and how its files and links look on this machine."""
+    """A snapshot's tree and how it looks on this machine, directory by directory."""
 
     snapshot_id: UUID | None = None
     tree: Tree = field(default_factory=Tree)
-    looks: dict[str, Look] = field(default_factory=dict)
+    # The root's is at "".
+    listings: dict[str, Listing] = field(default_factory=dict)
 
     def on(self, snapshot_id: UUID, tree: Tree) -> Index:
         """What this index knows about the files of another snapshot."""
-        nodes = self.tree.nodes
-        looks = {
-            path: look
-            for path, look in self.looks.items()
-            if path in nodes and same(nodes[path], tree.nodes.get(path))
-        }
-        return Index(snapshot_id, tree, looks)
+        before, after = self.tree.nodes, tree.nodes
+
+        def stays(path: str) -> bool:
+            return path in before and same(before[path], after.get(path))
+
+        listings = {}
+        for place, listing in self.listings.items():
+            prefix = prefix_of(place)
+            looks = {
+                name: look if stays(prefix + name) else None for name, look in listing.files.items()
+            }
+            look = listing.look if not place or stays(place) else None
+            listings[place] = Listing(look, looks, listing.directories)
+        return Index(snapshot_id, tree, listings)
+
+
+def prefix_of(place: str) -> str:
+    """What stands before a name in this directory."""
+    return place + "/" if place else ""
 
 
 def look_of(status: os.stat_result) -> Look:
@@ -97,15 +124,15 @@ class Indexes:
         """
         with self._lock:
             held = self._recent.pop(places.index, None)
-        if held is None or held.unsaved + news > len(index.looks) // _BEHIND_PART:
+        if held is None or held.unsaved + news > len(index.tree.nodes) // _BEHIND_PART:
             held = _Held(save_index(places, index), index, 0)
         else:
             held = _Held(held.file, index, held.unsaved + news)
         with self._lock:
             self._recent[places.index] = held
-            paths = sum(len(held.index.looks) for held in self._recent.values())
+            paths = sum(len(held.index.tree.nodes) for held in self._recent.values())
             while paths > _HELD_PATHS:
-                paths -= len(self._recent.pop(next(iter(self._recent))).index.looks)
+                paths -= len(self._recent.pop(next(iter(self._recent))).index.tree.nodes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +143,14 @@ class _Held:
     unsaved: int
 
 
+class _Listing(msgspec.Struct, array_like=True):
+    place: bytes
+    look: Look | None
+    names: bytes
+    looks: list[Look | None]
+    directories: bytes
+
+
 class _Written(msgspec.Struct, array_like=True):
     boot: str
     snapshot: bytes | None
@@ -124,7 +159,7 @@ class _Written(msgspec.Struct, array_like=True):
     packs: list[bytes]
     paths: bytes
     nodes: list[Node]
-    looks: list[Look | None]
+    listings: list[_Listing]
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -147,9 +182,9 @@ def load_index(places: Places) -> Index:
         None if keyframe is None else Keyframe(UUID(bytes=keyframe[0]), keyframe[1]),
         set(split_paths(written.changed)),
     )
-    looks = {path: look for path, look in zip(paths, written.looks, strict=True) if look}
+    listings = {os.fsdecode(listing.place): _read_listing(listing) for listing in written.listings}
     snapshot_id = None if written.snapshot is None else UUID(bytes=written.snapshot)
-    return Index(snapshot_id, tree, looks)
+    return Index(snapshot_id, tree, listings)
 
 
 def save_index(places: Places, index: Index) -> Look:
@@ -163,7 +198,7 @@ def save_index(places: Places, index: Index) -> Look:
         packs=[pack.bytes for pack in tree.packs],
         paths=join_paths(tree.nodes),
         nodes=list(tree.nodes.values()),
-        looks=_in_order(index.looks, tree.nodes),
+        listings=[_write_listing(*item) for item in index.listings.items()],
     )
     staged = places.staging / "index"
     staged.write_bytes(_encoder.encode(written))
@@ -172,5 +207,16 @@ def save_index(places: Places, index: Index) -> Look:
     return look_of(places.index.stat())
 
 
-def _in_order(looks: dict[str, Look], paths: Iterable[str]) -> list[Look | None]:
-    return [looks.get(path) for path in paths]
+def _write_listing(place: str, listing: Listing) -> _Listing:
+    return _Listing(
+        os.fsencode(place),
+        listing.look,
+        join_paths(listing.files),
+        list(listing.files.values()),
+        join_paths(listing.directories),
+    )
+
+
+def _read_listing(written: _Listing) -> Listing:
+    looks = dict(zip(split_paths(written.names), written.looks, strict=True))
+    return Listing(written.look, looks, tuple(split_paths(written.directories)))

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import os
 import zlib
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from uuid import UUID
 
@@ -48,6 +49,36 @@ class Keyframe:
     offset: int
 
 
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What the files of a tree add up to."""
+
+    files: int
+    bytes: int
+    # How many of them lie in each pack.
+    packs: Counter[int]
+
+    @classmethod
+    def of(cls, nodes: Collection[Node]) -> Usage:
+        sizes = [node.size for node in nodes if node.kind == FILE]
+        packs = Counter([node.pack for node in nodes])
+        del packs[-1]
+        return cls(len(sizes), sum(sizes), packs)
+
+    def after(self, changes: Iterable[tuple[Node | None, Node | None]]) -> Usage:
+        """The same with some nodes replaced by others; None stands for no node."""
+        files, size, packs = self.files, self.bytes, self.packs.copy()
+        for change in changes:
+            for node, sign in zip(change, (-1, 1), strict=True):
+                if node is None or node.kind != FILE:
+                    continue
+                files += sign
+                size += sign * node.size
+                if node.pack >= 0:
+                    packs[node.pack] += sign
+        return Usage(files, size, +packs)
+
+
 @dataclass(slots=True)
 class Tree:
     """All of a workspace at one moment."""
@@ -58,16 +89,24 @@ class Tree:
     keyframe: Keyframe | None = None
     # The paths at which this tree differs from its keyframe.
     changed: set[str] = field(default_factory=set)
+    # None: not counted yet; see `usage`.
+    counted: Usage | None = None
+
+    @property
+    def usage(self) -> Usage:
+        if self.counted is None:
+            self.counted = Usage.of(self.nodes.values())
+        return self.counted
 
     def packs_in_use(self) -> set[UUID]:
-        return {self.packs[number] for number in self._numbers()}
+        return {self.packs[number] for number in self.usage.packs}
 
     def scattered(self) -> set[int]:
         """Small packs whose contents should go into a new one, because there are too many packs.
 
         Without that, a long session would end up with a pack for each of its steps.
         """
-        numbers = self._numbers()
+        numbers = self.usage.packs
         if len(numbers) <= _MOST_PACKS:
             return set()
         sizes = dict.fromkeys(numbers, 0)
@@ -78,7 +117,7 @@ class Tree:
 
     def renumber(self) -> None:
         """Drops packs that are not in use. Only for a tree that is written as a whole."""
-        used = sorted(self._numbers())
+        used = sorted(self.usage.packs)
         if len(used) == len(self.packs):
             return
         now = {number: position for position, number in enumerate(used)}
@@ -87,9 +126,7 @@ class Tree:
             path: node if node.pack < 0 else replace(node, pack=now[node.pack])
             for path, node in self.nodes.items()
         }
-
-    def _numbers(self) -> set[int]:
-        return {node.pack for node in self.nodes.values()} - {-1}
+        self.counted = None
 
     @property
     def keyframe_blob(self) -> UUID:
@@ -99,11 +136,6 @@ class Tree:
     def wants_keyframe(self) -> bool:
         limit = max(_KEYFRAME_LEAST, len(self.nodes) // _KEYFRAME_PART)
         return self.keyframe is None or len(self.changed) > limit
-
-    def totals(self) -> tuple[int, int]:
-        """How many files there are, and how many bytes they have."""
-        sizes = [node.size for node in self.nodes.values() if node.kind == FILE]
-        return len(sizes), sum(sizes)
 
 
 class _Written(msgspec.Struct, array_like=True):

@@ -6,13 +6,13 @@ import errno
 import os
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 
 from agentos.integrations.workspaces.beneath import open_beneath, opened
 from agentos.integrations.workspaces.errors import too_many_bytes
-from agentos.integrations.workspaces.index import Look, look_of, settled
+from agentos.integrations.workspaces.index import Look, look_of, prefix_of, settled
 from agentos.integrations.workspaces.manifest import FILE, Node
 from agentos.integrations.workspaces.scanning import PERMISSIONS
 
@@ -34,7 +34,8 @@ class Packer:
     pack: int
     max_bytes: int
     nodes: dict[str, Node] = field(default_factory=dict)
-    looks: dict[str, Look] = field(default_factory=dict)
+    # By directory.
+    looks: dict[str, dict[str, Look]] = field(default_factory=dict)
     skipped: list[str] = field(default_factory=list)
     # Bytes of the pack so far.
     size: int = 0
@@ -42,11 +43,14 @@ class Packer:
     _read: int = 0
     _sizes: set[int] = field(default_factory=set)
 
-    def pieces(self, paths: list[str]) -> Iterator[bytes]:
-        """The bytes of the new pack; nodes and looks of the files are here when it has ended."""
+    def pieces(self, files: Mapping[str, Iterable[str]]) -> Iterator[bytes]:
+        """The bytes of the new pack; nodes and looks of the files are here when it has ended.
+
+        The files are named by directory.
+        """
         self._sizes = {node.size for node in self.known.values()}
         held, size = list[bytes](), 0
-        for place, names in _by_directory(paths):
+        for place, names in files.items():
             try:
                 directory = open_beneath(
                     self.root, os.fsencode(place) or b".", os.O_PATH | os.O_DIRECTORY, follow=False
@@ -57,7 +61,7 @@ class Packer:
                 continue
             with opened(directory):
                 for name in names:
-                    for piece in self._file(directory, place + "/" + name if place else name):
+                    for piece in self._file(directory, place, name):
                         held.append(piece)
                         size += len(piece)
                         if size >= WHOLE:
@@ -66,10 +70,10 @@ class Packer:
         if held:
             yield b"".join(held)
 
-    def _file(self, directory: int, path: str) -> Iterator[bytes]:
-        now = time.time_ns()
+    def _file(self, directory: int, place: str, name: str) -> Iterator[bytes]:
+        now, path = time.time_ns(), prefix_of(place) + name
         try:
-            handle = _open_file(directory, os.fsencode(path.rpartition("/")[2]))
+            handle = _open_file(directory, os.fsencode(name))
         except OSError as error:
             if error.errno not in _GONE:
                 raise
@@ -84,7 +88,7 @@ class Packer:
             else:
                 yield from self._large(handle, path, status)
         if settled(look := look_of(status), now):
-            self.looks[path] = look
+            self.looks.setdefault(place, {})[name] = look
 
     def _small(self, handle: int, path: str, status: os.stat_result) -> Iterator[bytes]:
         data = os.read(handle, status.st_size + 1)
@@ -144,20 +148,6 @@ class Packer:
         self._read += size
         if self._read > 2 * self.max_bytes:  # a large file may be read twice
             raise too_many_bytes(self.max_bytes)
-
-
-def _by_directory(paths: list[str]) -> Iterator[tuple[str, list[str]]]:
-    """Neighbours grouped by directory: a scan hands out the files of each in one run."""
-    place, names = "", list[str]()
-    for path in paths:
-        head, _, name = path.rpartition("/")
-        if head != place:
-            if names:
-                yield place, names
-            place, names = head, []
-        names.append(name)
-    if names:
-        yield place, names
 
 
 def _open_file(directory: int, name: bytes) -> int:

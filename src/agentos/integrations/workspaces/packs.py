@@ -52,8 +52,7 @@ class Packs:
     async def announce(self, tenant_id: TenantId, *packs: UUID) -> Room:
         """Lists packs as discarded before they are written, and says how large they may become."""
         async with self.db.transaction(tenant_id=tenant_id) as tx:
-            await repository.announce(tx, tenant_id, list(packs))
-            row = await repository.allowance(tx, tenant_id)
+            row = await repository.announce(tx, tenant_id, list(packs))
         plan = plan_for(row["plan"], row["limits"])
         return Room(plan.name, plan.storage_bytes, row["used"])
 

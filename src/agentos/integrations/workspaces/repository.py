@@ -74,21 +74,15 @@ async def insert(tx: Transaction, snapshot: Snapshot, now: datetime) -> bool:
     return (row["held"], row["adopted"]) == (len(shared), len(snapshot.added))
 
 
-async def announce(tx: Transaction, tenant_id: UUID, packs: list[UUID]) -> None:
-    """Lists blobs as discarded before there are any."""
-    await tx.execute(
-        "insert into discarded_objects (tenant_id, id) select $1, unnest($2::uuid[])",
-        tenant_id,
-        packs,
-    )
-
-
-async def allowance(tx: Transaction, tenant_id: UUID) -> asyncpg.Record:
-    """The tenant's plan, and the bytes it has stored."""
+async def announce(tx: Transaction, tenant_id: UUID, packs: list[UUID]) -> asyncpg.Record:
+    """Lists blobs as discarded before there are any; the tenant's plan, and the bytes it has."""
     row = await tx.row(
-        """select t.plan, t.limits, coalesce(u.bytes, 0) as used
+        """with listed as (
+               insert into discarded_objects (tenant_id, id) select $1, unnest($2::uuid[]))
+           select t.plan, t.limits, coalesce(u.bytes, 0) as used
            from tenants t left join storage_usage u on u.tenant_id = t.id where t.id = $1""",
         tenant_id,
+        packs,
     )
     assert row is not None, "a workspace's tenant exists"
     return row

@@ -11,18 +11,18 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from agentos.integrations.workspaces.beneath import (
     change_mode,
     directory_beneath,
     opened,
 )
-from agentos.integrations.workspaces.index import Index, Look, look_of, settled
+from agentos.integrations.workspaces.index import Index, Listing, Look, look_of, prefix_of, settled
 from agentos.integrations.workspaces.manifest import DIRECTORY, FILE, LINK, Node, Tree, same
 from agentos.integrations.workspaces.packing import Packer
 from agentos.integrations.workspaces.removal import empty, remove_at
-from agentos.integrations.workspaces.scanning import scan
+from agentos.integrations.workspaces.scanning import PERMISSIONS, scan
 
 _UNBOUNDED = 1 << 62
 _NEW_FILE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -37,9 +37,11 @@ class Restore:
     root: int
     staging: int
     trash: int
-    looks: dict[str, Look] = field(default_factory=dict)
     # Files whose bytes are missing, in the order in which the packs hold them.
     wanted: list[tuple[str, Node]] = field(default_factory=list)
+    # What was found, and by directory what has been changed since, with its new look.
+    _listings: dict[str, Listing] = field(default_factory=dict)
+    _looks: dict[str, dict[str, Look | None]] = field(default_factory=dict)
     # Directories that do not have their mode yet.
     _unfinished: set[str] = field(default_factory=set)
     # Paths at which nothing was found.
@@ -74,7 +76,9 @@ class Restore:
         if path in self._absent:
             parent, name = self._parent(path)
             # Nobody's but ours, because it must not exist; and no link is followed to make it.
-            handle = os.open(name, _NEW_FILE, 0o600, dir_fd=parent)
+            # Its mode from the start, if nobody else may write into it then.
+            mode = self.target.nodes[path].mode & ~0o022
+            handle = os.open(name, _NEW_FILE, mode, dir_fd=parent)
             # Not `opened`, which would take as long as the writing of a small file.
             try:
                 fill(handle)
@@ -94,20 +98,31 @@ class Restore:
     def _own(self, handle: int, path: str) -> None:
         if self.uid is not None:
             os.fchown(handle, self.uid, self.uid)
-        os.fchmod(handle, self.target.nodes[path].mode)
-        self.looks[path] = look_of(os.fstat(handle))
+        mode, status = self.target.nodes[path].mode, os.fstat(handle)
+        if status.st_mode & PERMISSIONS != mode:
+            os.fchmod(handle, mode)
+            status = os.fstat(handle)
+        self._note(path, look_of(status))
 
     def finish(self) -> Index:
         """Gives directories their modes; what the directory looks like now."""
         for path in sorted(self._unfinished, reverse=True):
             change_mode(self.root, os.fsencode(path), self.target.nodes[path].mode)
         self.close()
-        now = time.time_ns()
-        return Index(
-            None,
-            self.target,
-            {path: look for path, look in self.looks.items() if settled(look, now)},
-        )
+        return Index(None, self.target, dict(self._seen()))
+
+    def _seen(self) -> Iterator[tuple[str, Listing]]:
+        now, nodes = time.time_ns(), self.target.nodes
+        for place in self._listings.keys() | self._looks.keys():
+            if place and not _is_directory(nodes.get(place)):
+                continue
+            listing = self._listings.get(place, Listing())
+            if (changed := self._looks.get(place)) is not None:
+                looks = {
+                    n: look if look and settled(look, now) else None for n, look in changed.items()
+                }
+                listing = Listing(files={**listing.files, **looks})
+            yield place, listing
 
     def close(self) -> None:
         if self._place is not None:
@@ -119,16 +134,20 @@ class Restore:
         known, target = index.tree.nodes, self.target.nodes
         found = scan(self.root, index, _UNBOUNDED, _UNBOUNDED)
         self._unfinished.update(path for path in found.forced if path in target)
-        now = {path: known[path] for path in found.kept} | found.nodes
-        self.looks.update((path, index.looks[path]) for path in found.kept)
-        self.looks.update(found.looks)
-        comparable = [path for path in found.unread if _is_file(target.get(path))]
+        now = {path: known[path] for path in found.kept_paths()} | found.nodes
         packer = Packer(self.root, {}, 0, _UNBOUNDED)
+        comparable, unlike = dict[str, list[str]](), found.skipped
+        for place, names in found.unread.items():
+            prefix = prefix_of(place)
+            comparable[place] = [n for n in names if _is_file(target.get(prefix + n))]
+            unlike += [prefix + name for name in names]
         for _ in packer.pieces(comparable):
             pass
-        self.looks.update(packer.looks)
-        unlike = dict.fromkeys([*found.unread, *found.skipped], Node(-1, 0))
-        return now | unlike | packer.nodes
+        self._listings = found.listings
+        for place, looks in packer.looks.items():
+            listing = found.listings[place]
+            self._listings[place] = replace(listing, files={**listing.files, **looks})
+        return now | dict.fromkeys(unlike, Node(-1, 0)) | packer.nodes
 
     def _unlock(self, now: dict[str, Node]) -> None:
         """Opens directories whose mode would keep us from changing them. Never needed as root."""
@@ -152,10 +171,11 @@ class Restore:
             self._make_link(path, node)
         elif present is not None and (present.size, present.content) == (node.size, node.content):
             parent, name = self._parent(path)
-            change_mode(parent, name, node.mode)
-            self.looks.pop(path, None)
+            change_mode(parent, os.fsencode(name), node.mode)
+            self._note(path, None)
         elif node.size:
-            self.looks.pop(path, None)
+            if present is not None:
+                self._note(path, None)
             self.wanted.append((path, node))
         else:
             self.write(path, lambda _: None)
@@ -165,7 +185,7 @@ class Restore:
         if present is None or present.kind != DIRECTORY:
             os.mkdir(name, 0o700, dir_fd=parent)
             if self.uid is not None:
-                with opened(directory_beneath(parent, name)) as made:
+                with opened(directory_beneath(parent, os.fsencode(name))) as made:
                     os.fchown(made, self.uid, self.uid)
         self._unfinished.add(path)
 
@@ -176,25 +196,30 @@ class Restore:
             os.chown(staged, self.uid, self.uid, dir_fd=self.staging, follow_symlinks=False)
         self._move_in(staged, path)
         parent, name = self._parent(path)
-        self.looks[path] = look_of(os.stat(name, dir_fd=parent, follow_symlinks=False))
+        self._note(path, look_of(os.stat(name, dir_fd=parent, follow_symlinks=False)))
 
     def _remove(self, path: str) -> None:
         parent, name = self._parent(path)
-        self.looks.pop(path, None)
-        remove_at(self.trash, parent, name)
+        self._note(path, None)
+        remove_at(self.trash, parent, os.fsencode(name))
+
+    def _note(self, path: str, look: Look | None) -> None:
+        """Remembers that a path was changed, and how it looks since."""
+        place, _, name = path.rpartition("/")
+        self._looks.setdefault(place, {})[name] = look
 
     def _move_in(self, staged: bytes, path: str) -> None:
         parent, name = self._parent(path)
         os.rename(staged, name, src_dir_fd=self.staging, dst_dir_fd=parent)
 
-    def _parent(self, path: str) -> tuple[int, bytes]:
+    def _parent(self, path: str) -> tuple[int, str]:
         """The open directory that holds `path`, kept open for its neighbours, and the name in it."""
         place, _, name = path.rpartition("/")
         if place != self._place:
             self.close()
             self._handle = directory_beneath(self.root, os.fsencode(place) or b".")
             self._place = place
-        return self._handle, os.fsencode(name)
+        return self._handle, name
 
 
 def _topmost(paths: Iterable[str]) -> Iterator[str]:

@@ -10,7 +10,7 @@ from hashlib import sha256
 from uuid import UUID
 
 from agentos.integrations.workspaces.beneath import open_root, opened
-from agentos.integrations.workspaces.index import Index, Indexes
+from agentos.integrations.workspaces.index import Index, Indexes, Listing, prefix_of
 from agentos.integrations.workspaces.manifest import (
     Keyframe,
     Node,
@@ -76,11 +76,14 @@ class Draft:
         self._scattered = self._base.tree.scattered()
         if not self._scattered:
             return
-        kept, nodes = self._scan.kept, self._base.tree.nodes
-        again = {path for path in kept if nodes[path].pack in self._scattered}
-        self._scan.kept = [path for path in kept if path not in again]
-        self._scan.unread = sorted([*self._scan.unread, *again], key=_by_place)
-        self._scan.unread_sizes.update(nodes[path].size for path in again)
+        found, nodes = self._scan, self._base.tree.nodes
+        for place, names in found.kept.items():
+            prefix = prefix_of(place)
+            again = {name for name in names if nodes[prefix + name].pack in self._scattered}
+            if again:
+                found.kept[place] = [name for name in names if name not in again]
+                found.unread.setdefault(place, []).extend(sorted(again))
+                found.unread_sizes.update(nodes[prefix + name].size for name in again)
 
     def _alike(self, sizes: set[int]) -> dict[bytes, Node]:
         """Stored contents that a file of one of these sizes could have."""
@@ -93,43 +96,53 @@ class Draft:
     @property
     def read(self) -> int:
         """How many files had to be read."""
-        return len(self._scan.unread)
+        return sum(map(len, self._scan.unread.values()))
 
     @property
     def skipped(self) -> tuple[str, ...]:
         return tuple(sorted([*self._scan.skipped, *self._packer.skipped]))
 
+    def finish(self, snapshot_id: UUID, pack: UUID, manifest: Keyframe) -> tuple[Index, bytes]:
+        """What was found, and the manifest for that place; none if there is nothing new."""
+        index = self.index(snapshot_id, pack)
+        if index.snapshot_id != snapshot_id:
+            return index, b""
+        return index, write_manifest(index.tree, manifest)
+
     def index(self, snapshot_id: UUID, pack: UUID) -> Index:
         """The directory as it was found; its new contents will be in `pack`."""
-        base = self._base.tree
-        fresh = self._scan.nodes | self._packer.nodes
-        changed = {path for path, node in fresh.items() if not same(node, base.nodes.get(path))}
-        nodes, looks = base.nodes | fresh, dict(self._base.looks)
-        for path in self._scan.unread:
-            looks.pop(path, None)
-        looks |= self._scan.looks | self._packer.looks
-        for path in self._gone(fresh):
-            changed.add(path)
+        base, fresh = self._base.tree, self._scan.nodes | self._packer.nodes
+        gone = self._gone(fresh)
+        differ = {path for path, node in fresh.items() if not same(node, base.nodes.get(path))}
+        if not differ and not gone and self._base.snapshot_id is not None:
+            return Index(self._base.snapshot_id, base, self._listings())
+        nodes = base.nodes | fresh
+        for path in gone:
             del nodes[path]
-            looks.pop(path, None)
-        if not changed and self._base.snapshot_id is not None:
-            return Index(self._base.snapshot_id, base, looks)
         packs = [*base.packs, pack] if self._packer.size else base.packs
         # Contents that have moved to another pack are no change; only a whole manifest says so.
         keyframe = None if self._scattered else base.keyframe
-        return Index(snapshot_id, Tree(nodes, packs, keyframe, base.changed | changed), looks)
+        tree = Tree(nodes, packs, keyframe, base.changed | differ | gone)
+        if base.nodes:  # else all of them are new, and better counted at once
+            changes = [(base.nodes.get(path), nodes.get(path)) for path in [*fresh, *gone]]
+            tree.counted = base.usage.after(changes)
+        return Index(snapshot_id, tree, self._listings())
+
+    def _listings(self) -> dict[str, Listing]:
+        """The listings of the scan with the looks of what was read after it."""
+        listings = self._scan.listings
+        for place, names in self._scan.unread.items():
+            looks = dict.fromkeys(names) | self._packer.looks.get(place, {})
+            listing = listings[place]
+            listings[place] = replace(listing, files={**listing.files, **looks})
+        return listings
 
     def _gone(self, fresh: dict[str, Node]) -> set[str]:
         known = self._base.tree.nodes
-        still = len(self._scan.kept) + sum(path in known for path in fresh)
+        still = self._scan.kept_count() + sum(path in known for path in fresh)
         if still == len(known):  # the usual case, without looking at each path
             return set()
-        return known.keys() - self._scan.kept - fresh.keys()
-
-
-def _by_place(path: str) -> tuple[str, str]:
-    place, _, name = path.rpartition("/")
-    return place, name
+        return known.keys() - set(self._scan.kept_paths()) - fresh.keys()
 
 
 def write_manifest(tree: Tree, place: Keyframe) -> bytes:
@@ -157,15 +170,19 @@ async def take_snapshot(
             pieces_of_pack = _chained(contents, more, pieces)
             added[pack] = await packs.write(tenant_id, pack, pieces_of_pack, room)
             contents = b""
-    index = await in_thread(draft.index, uuid7(), pack)
-    if index.snapshot_id == base.snapshot_id and index.snapshot_id is not None:
-        await in_thread(indexes.save, workspace.places, index, draft.read)
-        return _described(workspace, index, draft)
     if not more:
         manifest = pack
-        room = await packs.announce(tenant_id, pack)
     place = Keyframe(manifest, len(contents))
-    written = await in_thread(write_manifest, index.tree, place)
+    finishing = in_thread(draft.finish, uuid7(), pack, place)
+    if contents:
+        (index, written), room = await asyncio.gather(finishing, packs.announce(tenant_id, pack))
+    else:
+        index, written = await finishing
+    if not written:
+        await in_thread(indexes.save, workspace.places, index, draft.read)
+        return _described(workspace, index, draft)
+    if not contents and not more:
+        room = await packs.announce(tenant_id, pack)
     added[manifest] = len(contents) + len(written)
     await asyncio.gather(
         packs.write_whole(tenant_id, manifest, contents + written, room),
@@ -183,10 +200,16 @@ async def take_snapshot(
 
 
 def _described(workspace: Workspace, index: Index, draft: Draft) -> Snapshot:
-    files, size = index.tree.totals()
+    usage = index.tree.usage
     assert index.snapshot_id is not None, "without a snapshot before it, each is new"
     return Snapshot(
-        workspace.tenant_id, index.snapshot_id, workspace.id, False, files, size, draft.skipped
+        workspace.tenant_id,
+        index.snapshot_id,
+        workspace.id,
+        False,
+        usage.files,
+        usage.bytes,
+        draft.skipped,
     )
 
 

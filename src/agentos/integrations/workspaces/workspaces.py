@@ -116,7 +116,7 @@ class Workspaces:
             known = await in_thread(self._indexes.load, workspace.places)
             index = await bring_to(self._packs, workspace, known, tree)
             index.snapshot_id = snapshot_id
-            await in_thread(self._indexes.save, workspace.places, index, len(index.looks))
+            await in_thread(self._indexes.save, workspace.places, index, len(tree.nodes))
             workspace.places.mark_clean(snapshot_id)
 
     async def diff(
