@@ -64,5 +64,15 @@ export async function fetchApi(request: Request): Promise<Response> {
 /** Calls to the API, typed by its description. Problems are thrown as `ApiProblem`. */
 export const api = createFetchClient<paths>({ baseUrl: serverUrl(""), fetch: fetchApi });
 
+const queries = createQueryClient(api);
+
+/** Set apart: what is kept of a list in pages has another shape than what is kept of one page. */
+export function inPages<T extends object>(init: T): T & { pages: true } {
+  return { ...init, pages: true };
+}
+
+const useInfiniteQuery: typeof queries.useInfiniteQuery = (method, path, init, options, client) =>
+  queries.useInfiniteQuery(method, path, inPages(init), options, client);
+
 /** The same as hooks of TanStack Query. */
-export const $api = createQueryClient(api);
+export const $api = { ...queries, useInfiniteQuery };

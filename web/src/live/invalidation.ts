@@ -9,11 +9,11 @@ const CONCERNS: Record<string, string[]> = {
   chain: ["/api/chains"],
   tool: ["/api/tools"],
   team: ["/api/teams", "/api/plan"],
-  message: ["/api/teams/{team_id}/messages", "/api/teams/{team_id}", "/api/usage"],
+  message: ["/api/teams", "/api/usage"],
   schedule: ["/api/schedules"],
   webhook: ["/api/webhooks"],
   post_action: ["/api/post-actions"],
-  run: ["/api/schedules/{schedule_id}/runs", "/api/webhooks/{webhook_id}/runs", "/api/runs"],
+  run: ["/api/schedules", "/api/webhooks", "/api/runs"],
   budget: ["/api/budgets"],
   model: ["/api/models", "/api/usage"],
   secret: ["/api/vault"],
@@ -23,6 +23,8 @@ const CONCERNS: Record<string, string[]> = {
   tenant: ["/api/tenants", "/api/plan", "/api/auth/me"],
   object: ["/api/objects", "/api/usage/storage"],
 };
+// What a session that works says with every step; the lists can wait until it changes its state.
+const FREQUENT: Record<string, string[]> = { "session.progress": ["/api/sessions/{session_id}"] };
 // Each of these says who did it, and every one of them is in the audit log as well.
 const ALWAYS = ["/api/audit"];
 // What changes often is asked for again at most so often.
@@ -33,7 +35,7 @@ type Init = { params?: { path?: Record<string, string> } };
 /** Whether the answer to a query may be different after `event`. */
 export function concerns(event: TenantEvent, path: string, init: Init | undefined): boolean {
   const root = event.type.split(".")[0] ?? "";
-  const roots = [...(CONCERNS[root] ?? []), ...ALWAYS];
+  const roots = FREQUENT[event.type] ?? [...(CONCERNS[root] ?? []), ...ALWAYS];
   if (!roots.some((each) => path === each || path.startsWith(`${each}/`) || path.startsWith(`${each}?`))) return false;
   // A query about one thing, and an event about another of its kind.
   for (const [name, value] of Object.entries(init?.params?.path ?? {})) {
@@ -65,6 +67,8 @@ export class Invalidation {
     this.timer = undefined;
     void this.client.invalidateQueries({
       predicate: (query: Query) => {
+        // Long lists bring themselves up to date: asking for all their pages again is too much.
+        if (query.meta?.live === "self") return false;
         const [, path, init] = query.queryKey as [unknown, unknown, Init | undefined];
         return typeof path === "string" && events.some((event) => concerns(event, path, init));
       },

@@ -53,7 +53,7 @@ export function Dialog({ title, onClose, children, footer, wide = false }: Props
           </IconButton>
         </header>
         <div className="grid gap-4 overflow-y-auto px-5 py-4">{children}</div>
-        {footer && <footer className="flex flex-wrap justify-end gap-2 border-t border-line px-5 py-3">{footer}</footer>}
+        {footer && <footer className="flex flex-wrap items-center justify-end gap-2 border-t border-line px-5 py-3">{footer}</footer>}
       </div>
     </dialog>
   );

@@ -15,6 +15,8 @@ export function Tabs({ label, tabs }: { label: string; tabs: Tab[] }) {
       {tabs.map((tab, index) => (
         <Link
           key={index}
+          // Else the router also marks tabs whose search is a part of the address's.
+          activeOptions={{ exact: true }}
           {...tab.link}
           aria-current={tab.active ? "page" : undefined}
           className={clsx(

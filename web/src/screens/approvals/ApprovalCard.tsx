@@ -57,7 +57,7 @@ export function ApprovalCard({ approval, showOrigin = false, current = false, ha
           <Time at={approval.created_at} />
         </span>
       </header>
-      <p className={clsx("font-medium break-words", approval.kind === "tool" && "font-mono text-sm")}>{approval.subject}</p>
+      <p className={clsx("font-medium break-words", approval.kind === "tool" && "font-mono text-sm")}>{askedOf(approval)}</p>
       <Details approval={approval} />
       {showOrigin && <Origin approval={approval} />}
       {approval.state === "waiting" ? <Decision approval={approval} handle={handle} /> : <Decided approval={approval} />}
@@ -88,11 +88,24 @@ function Origin({ approval }: { approval: Approval }) {
   );
 }
 
+/** What is to be decided, in the words of whoever asks. */
+function askedOf(approval: Approval): string {
+  const question = approval.details.question;
+  return approval.kind === "gate" && typeof question === "string" ? question : approval.subject;
+}
+
+/** A list of short texts reads better as lines than as JSON. */
+function shown(value: unknown): string {
+  if (typeof value === "string") return value;
+  if (Array.isArray(value) && value.every((each) => typeof each === "string")) return value.join("\n");
+  return JSON.stringify(value, null, 2);
+}
+
 /** A tool's arguments, one by one: a command must be readable before it is allowed. */
 function Details({ approval }: { approval: Approval }) {
   if (approval.kind === "question") return null;
   const given = (approval.details.arguments ?? approval.details) as Record<string, unknown>;
-  const entries = Object.entries(given).filter(([name]) => name !== "always");
+  const entries = Object.entries(given).filter(([name, value]) => name !== "always" && !(approval.kind === "gate" && name === "question") && value !== "");
   if (entries.length === 0) return null;
   return (
     <dl className="grid gap-2">
@@ -101,7 +114,7 @@ function Details({ approval }: { approval: Approval }) {
           <dt className="text-xs text-faint">{name}</dt>
           <dd>
             <pre tabIndex={0} className="max-h-64 overflow-auto rounded-md bg-sunken p-2.5 text-sm whitespace-pre-wrap break-words">
-              {typeof value === "string" ? value : JSON.stringify(value, null, 2)}
+              {shown(value)}
             </pre>
           </dd>
         </div>

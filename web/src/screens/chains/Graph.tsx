@@ -1,13 +1,13 @@
 import "@xyflow/react/dist/base.css";
 
-import { Background, Controls, type Edge, Handle, type Node, type NodeProps, Position, ReactFlow } from "@xyflow/react";
+import { Background, BaseEdge, Controls, type Edge, type EdgeProps, Handle, type Node, type NodeProps, Position, ReactFlow } from "@xyflow/react";
 import clsx from "clsx";
 import { useMemo } from "react";
 
 import { useTheme } from "@/shell/theme";
 import { CHAIN_STATES, ChainBadge } from "@/ui/states";
 
-import { NODE, place } from "./layout";
+import { draw, NODE, pathThrough, type Point } from "./layout";
 
 export interface GraphNode {
   id: string;
@@ -18,6 +18,7 @@ export interface GraphNode {
 }
 
 type Shown = Node<{ node: GraphNode; chosen: boolean }, "chain">;
+type Line = Edge<{ points: Point[] }, "line">;
 
 function ChainNode({ data: { node, chosen } }: NodeProps<Shown>) {
   return (
@@ -29,14 +30,20 @@ function ChainNode({ data: { node, chosen } }: NodeProps<Shown>) {
       <span className="truncate text-sm font-medium">{node.id}</span>
       <span className="flex items-center justify-between gap-2">
         <ChainBadge state={node.state} />
-        <span className="truncate text-xs text-faint tabular">{node.note}</span>
+        <span className="min-w-0 truncate text-xs text-faint tabular">{node.note}</span>
       </span>
       <Handle type="source" position={Position.Right} className="!border-line !bg-line-strong" />
     </div>
   );
 }
 
-const TYPES = { chain: ChainNode };
+function LineEdge({ data, sourceX, sourceY, targetX, targetY }: EdgeProps<Line>) {
+  const inner = data?.points.slice(1, -1) ?? [];
+  return <BaseEdge path={pathThrough([{ x: sourceX, y: sourceY }, ...inner, { x: targetX, y: targetY }])} style={{ stroke: "var(--line-strong)" }} />;
+}
+
+const NODE_TYPES = { chain: ChainNode };
+const EDGE_TYPES = { line: LineEdge };
 
 interface Props {
   nodes: GraphNode[];
@@ -48,36 +55,36 @@ interface Props {
 export default function Graph({ nodes, chosen, onChoose }: Props) {
   const { dark } = useTheme();
   const shape = JSON.stringify(nodes.map((node) => [node.id, node.needs]));
-  const placed = useMemo(() => place(Object.fromEntries(JSON.parse(shape) as [string, string[]][])), [shape]);
+  const picture = useMemo(() => draw(Object.fromEntries(JSON.parse(shape) as [string, string[]][])), [shape]);
   const shown = useMemo<Shown[]>(() => {
     const byId = new Map(nodes.map((node) => [node.id, node]));
-    return placed.map(({ id, x, y }) => ({
+    return picture.nodes.map(({ id, x, y }) => ({
       id,
       type: "chain",
       position: { x, y },
       data: { node: byId.get(id)!, chosen: id === chosen },
       ariaLabel: `${id}: ${CHAIN_STATES[byId.get(id)!.state].word}`,
     }));
-  }, [nodes, placed, chosen]);
-  const edges = useMemo<Edge[]>(
-    () =>
-      nodes.flatMap((node) =>
-        node.needs.map((need) => ({
-          id: `${need}>${node.id}`,
-          source: need,
-          target: node.id,
-          animated: node.state === "RUNNING",
-          focusable: false,
-        })),
-      ),
-    [nodes],
-  );
+  }, [nodes, picture, chosen]);
+  const edges = useMemo<Line[]>(() => {
+    const running = new Set(nodes.filter((node) => node.state === "RUNNING").map((node) => node.id));
+    return picture.edges.map(({ from, to, points }) => ({
+      id: `${from}>${to}`,
+      type: "line",
+      source: from,
+      target: to,
+      data: { points },
+      animated: running.has(to),
+      focusable: false,
+    }));
+  }, [nodes, picture]);
   return (
     <div className="h-[28rem] overflow-hidden rounded-lg border border-line bg-sunken">
       <ReactFlow
         nodes={shown}
         edges={edges}
-        nodeTypes={TYPES}
+        nodeTypes={NODE_TYPES}
+        edgeTypes={EDGE_TYPES}
         colorMode={dark ? "dark" : "light"}
         fitView
         fitViewOptions={{ maxZoom: 1, padding: 0.1 }}
@@ -86,12 +93,11 @@ export default function Graph({ nodes, chosen, onChoose }: Props) {
         nodesConnectable={false}
         nodesFocusable={onChoose !== undefined}
         edgesFocusable={false}
-        proOptions={{ hideAttribution: false }}
+        proOptions={{ hideAttribution: true }}
         onNodeClick={(_, node) => onChoose?.(node.id)}
         onNodesChange={(changes) => {
           for (const change of changes) if (change.type === "select" && change.selected) onChoose?.(change.id);
         }}
-        defaultEdgeOptions={{ style: { stroke: "var(--line-strong)" } }}
       >
         <Background color="var(--line)" bgColor="var(--sunken)" />
         <Controls showInteractive={false} position="bottom-right" />

@@ -1,14 +1,15 @@
 import { useQuery } from "@tanstack/react-query";
 import { Link, Navigate } from "@tanstack/react-router";
 import { Activity, ChevronRight, CircleCheck, Inbox, Play, Plus, SquareActivity, TriangleAlert, Users } from "lucide-react";
-import type { ReactNode } from "react";
+import { type ReactNode, useState } from "react";
 
 import { $api } from "@/api/client";
 import { useMay, useMe } from "@/api/session";
 import type { Schemas } from "@/api/types";
 import { serverUrl } from "@/lib/base";
 import { formatCount, formatMoney, plural } from "@/lib/format";
-import { useLiveState } from "@/live/LiveProvider";
+import { useEvents, useLiveState } from "@/live/LiveProvider";
+import type { TenantEvent } from "@/live/socket";
 import { Page } from "@/shell/Page";
 import { Badge } from "@/ui/Badge";
 import { LinkButton } from "@/ui/Button";
@@ -44,7 +45,7 @@ export function Home() {
         )
       }
     >
-      <div className="grid gap-4 sm:grid-cols-2 xl:grid-cols-4">
+      <div className="grid grid-cols-2 gap-3 md:gap-4 xl:grid-cols-4">
         <RunningFigure />
         <WaitingFigure />
         <SpendFigure />
@@ -217,7 +218,9 @@ function NeedsYou() {
         {waiting.data.items.map((approval) => (
           <li key={approval.id}>
             <Link to="/needs-you" search={{ id: approval.id }} className="flex items-center gap-3 rounded-md px-2 py-2 hover:bg-hover">
-              <Badge tone="warn">{approval.kind === "question" ? "Question" : approval.kind === "gate" ? "Gate" : "Tool"}</Badge>
+              <span className="w-20 shrink-0">
+                <Badge tone="warn">{approval.kind === "question" ? "Question" : approval.kind === "gate" ? "Gate" : "Tool"}</Badge>
+              </span>
               <span className="min-w-0 flex-1">
                 <span className="block truncate text-sm font-medium">{approval.subject}</span>
                 <span className="block truncate text-xs text-faint">{approval.team_name ?? approval.session_title}</span>
@@ -321,8 +324,11 @@ function TeamsNow() {
 }
 
 function RecentActivity() {
-  const events = $api.useQuery("get", "/api/events", { params: { query: { newest: 60 } } });
-  const told = (events.data?.items ?? [])
+  const events = $api.useQuery("get", "/api/events", { params: { query: { newest: 60 } } }, { staleTime: 0 });
+  const [fresh, setFresh] = useState<TenantEvent[]>([]);
+  useEvents([""], (event) => setFresh((before) => [...before.slice(-60), event]));
+  const last = events.data?.items.at(-1)?.seq ?? 0;
+  const told = [...(events.data?.items ?? []), ...fresh.filter((event) => event.seq > last)]
     .toReversed()
     .map((event) => ({ event, told: tellEvent(event) }))
     .filter((each) => each.told !== undefined)

@@ -16,7 +16,7 @@ import { Gates } from "./Gates";
 
 const route = getRouteApi("/inside/sessions/new");
 
-const IDEAS = ["Write a haiku generator in Python and test it", "Explain what you can do, in five lines", "Make a CSV with ten made-up orders and sum them up"];
+const IDEAS = ["Write a haiku generator in Python and test it", "Explain what you can do, in five lines", "Write a program for Fibonacci numbers"];
 
 /** Starts a session from a form; what most people never need is folded away. */
 export function NewSession() {

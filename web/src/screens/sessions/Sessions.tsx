@@ -20,6 +20,7 @@ import { SessionBadge } from "@/ui/states";
 import { Time } from "@/ui/Time";
 
 import { type Filter, GROUPS, queryOf } from "./filter";
+import { PAGE, useFreshSessions } from "./fresh";
 
 const route = getRouteApi("/inside/sessions");
 const ROW = 64;
@@ -28,7 +29,9 @@ const ROW = 64;
 export function Sessions() {
   const filter = route.useSearch();
   const mayStart = useMay("sessions:write");
-  const query = $api.useInfiniteQuery("get", "/api/sessions", { params: { query: { ...queryOf(filter), limit: 100 } } }, paged);
+  const init = { params: { query: { ...queryOf(filter), limit: PAGE } } };
+  const query = $api.useInfiniteQuery("get", "/api/sessions", init, { ...paged, meta: { live: "self" } });
+  useFreshSessions(init);
   const sessions = itemsOf(query.data);
   const navigate = useNavigate();
   useShortcut("c", "Start a session", () => void navigate({ to: "/sessions/new" }), mayStart);

@@ -1,9 +1,13 @@
 import { getRouteApi } from "@tanstack/react-router";
+import { Lock } from "lucide-react";
 import { useEffect, useState } from "react";
 
 import { $api } from "@/api/client";
+import { useMay } from "@/api/session";
 import { Page } from "@/shell/Page";
+import { LinkButton } from "@/ui/Button";
 import { Confirm } from "@/ui/Dialog";
+import { Empty } from "@/ui/Empty";
 import { Problem } from "@/ui/Problem";
 
 import { LookOver } from "./builder/LookOver";
@@ -15,10 +19,23 @@ import { TemplateCards } from "./TemplateCards";
 import { keepTeam } from "./teamQueries";
 
 const route = getRouteApi("/inside/teams/new");
+const CRUMBS = [{ name: "Teams", link: { to: "/teams" as const } }];
 const KEPT = "agentos.team-draft";
 
 /** Makes a team in three steps: a template, the team, a last look. */
 export function NewTeam() {
+  const may = useMay("teams:write");
+  if (may) return <Builder />;
+  return (
+    <Page title="New team" crumbs={CRUMBS}>
+      <Empty icon={Lock} title="You may not make teams" action={<LinkButton to="/teams">See the teams there are</LinkButton>}>
+        Ask an owner or an admin for a role that may.
+      </Empty>
+    </Page>
+  );
+}
+
+function Builder() {
   const { step: asked, template } = route.useSearch();
   const navigate = route.useNavigate();
   const [draft, setDraft] = useDraft(template);
@@ -70,7 +87,7 @@ export function NewTeam() {
     );
   };
   return (
-    <Page title="New team" crumbs={[{ name: "Teams", link: { to: "/teams" } }]}>
+    <Page title="New team" crumbs={CRUMBS}>
       <Steps step={step} ready={draft !== undefined} template={draft?.template} />
       {create.error && Object.keys(faults).length === 0 ? <Problem error={create.error} /> : null}
       {step === 1 && <TemplateCards blank choose={choose} chosen={draft?.template} />}

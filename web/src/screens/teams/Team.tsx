@@ -21,7 +21,7 @@ import { SkillsTab } from "./detail/SkillsTab";
 import { TeamControls } from "./TeamControls";
 import { TeamMenu } from "./TeamMenu";
 import { type TeamDetails, useTeam } from "./teamQueries";
-import { placeOf, STATUS_MEANS, type TeamStatus } from "./words";
+import { isTroubled, placeOf, STATUS_MEANS } from "./words";
 
 const route = getRouteApi("/inside/teams/$teamId");
 const crumbs = [{ name: "Teams", link: { to: "/teams" as const } }];
@@ -92,8 +92,8 @@ function TeamPage({ team }: { team: TeamDetails }) {
         tabs={(Object.keys(TABS) as TabName[]).map((name) => ({
           name: (
             <>
-              {TABS[name]}
-              {counts[name] ? <span className="ml-1.5 rounded-full bg-hover px-1.5 py-0.5 text-2xs tabular text-soft">{counts[name]}</span> : null}
+              {TABS[name]}{" "}
+              {counts[name] ? <span className="ml-1 rounded-full bg-hover px-1.5 py-0.5 text-2xs tabular text-soft">{counts[name]}</span> : null}
             </>
           ),
           active: name === tab,
@@ -110,11 +110,9 @@ function TeamPage({ team }: { team: TeamDetails }) {
   );
 }
 
-const TROUBLED: TeamStatus[] = ["degraded", "crash_loop", "repairing", "error"];
-
 /** Why the team is not well, on whichever part of it one looks. */
 function Trouble({ team }: { team: TeamDetails }) {
-  if (!TROUBLED.includes(team.status)) return null;
+  if (!isTroubled(team)) return null;
   const bad = team.status === "error" || team.status === "crash_loop";
   return (
     <div role="status" className={`flex items-start gap-3 rounded-lg border border-line p-3.5 text-sm ${bad ? "bg-bad-soft" : "bg-warn-soft"}`}>

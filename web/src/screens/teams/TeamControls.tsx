@@ -36,10 +36,12 @@ interface Props {
   size?: "small" | "normal";
   /** Deploying is the next thing to do here. */
   primary?: boolean;
+  /** Shows icons alone; their names stay for screen readers, and as tooltips. */
+  compact?: boolean;
 }
 
 /** Deploy, stop and restart: those of them that make sense now. */
-export function TeamControls({ team, size = "normal", primary = false }: Props) {
+export function TeamControls({ team, size = "normal", primary = false, compact = false }: Props) {
   const may = useMay("teams:write");
   const orders = useOrders();
   const [asked, setAsked] = useState<"stop" | "restart">();
@@ -47,6 +49,7 @@ export function TeamControls({ team, size = "normal", primary = false }: Props) 
   const init = { params: { path: { team_id: team.id } } };
   const give = (order: "stop" | "restart") => (team.waiting > 0 ? setAsked(order) : orders[order].mutate(init));
   const failed = team.status === "error";
+  const word = compact ? "sr-only" : undefined;
   const icon = size === "small" ? 13 : 15;
   return (
     <>
@@ -55,22 +58,22 @@ export function TeamControls({ team, size = "normal", primary = false }: Props) 
           size={size}
           look={primary ? "primary" : "plain"}
           icon={<Play size={icon} aria-hidden />}
-          title={CONTROL_MEANS.deploy}
+          title={`${failed ? "Try again" : "Deploy"}: ${CONTROL_MEANS.deploy}`}
           busy={orders.deploy.isPending}
           disabled={isStopping(team)}
           onClick={() => orders.deploy.mutate(init)}
         >
-          {isStopping(team) ? "Stopping…" : failed ? "Try again" : "Deploy"}
+          <span className={word}>{isStopping(team) ? "Stopping…" : failed ? "Try again" : "Deploy"}</span>
         </Button>
       )}
       {team.deployed && !failed && (
-        <Button size={size} icon={<RotateCw size={icon} aria-hidden />} title={CONTROL_MEANS.restart} busy={orders.restart.isPending} onClick={() => give("restart")}>
-          Restart
+        <Button size={size} icon={<RotateCw size={icon} aria-hidden />} title={`Restart: ${CONTROL_MEANS.restart}`} busy={orders.restart.isPending} onClick={() => give("restart")}>
+          <span className={word}>Restart</span>
         </Button>
       )}
       {team.deployed && (
-        <Button size={size} icon={<Square size={icon} aria-hidden />} title={CONTROL_MEANS.stop} busy={orders.stop.isPending} onClick={() => give("stop")}>
-          Stop
+        <Button size={size} icon={<Square size={icon} aria-hidden />} title={`Stop: ${CONTROL_MEANS.stop}`} busy={orders.stop.isPending} onClick={() => give("stop")}>
+          <span className={word}>Stop</span>
         </Button>
       )}
       {asked && (

@@ -79,7 +79,7 @@ export function TeamTable({ teams }: { teams: TeamRead[] }) {
           <Cell>
             <div className="flex items-center justify-end gap-2">
               <ChatLink team={team} />
-              <TeamControls team={team} size="small" />
+              <TeamControls team={team} size="small" compact />
               <TeamMenu team={team} size="small" />
             </div>
           </Cell>

@@ -11,7 +11,7 @@ import { Skeleton } from "@/ui/Skeleton";
 import { BLANK } from "./draft";
 
 interface Props {
-  /** Instead of going to the builder at once; false keeps where one is. */
+  /** Takes the choice; without it each card leads to the builder. */
   choose?: (template: string) => void;
   /** Also the empty team, to describe from nothing. */
   blank?: boolean;

@@ -62,3 +62,8 @@ export const STATUS_MEANS: Record<TeamStatus, string> = {
   repairing: "It is started again, with a fresh home and the same files.",
   error: "It could not be started, and is left alone until somebody tries again.",
 };
+
+/** Whether it is not well, and says so on its page. */
+export function isTroubled(team: Pick<Schemas["TeamRead"], "status">): boolean {
+  return ["degraded", "crash_loop", "repairing", "error"].includes(team.status);
+}

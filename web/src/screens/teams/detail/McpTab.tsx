@@ -103,5 +103,5 @@ function ServerBadge({ team, status }: { team: TeamDetails; status: string | und
       </Badge>
     );
   }
-  return <span className="text-xs text-soft">{team.provider === "native" ? "connects when a message needs it" : team.deployed ? "nothing heard of it yet" : "not connected: the team is stopped"}</span>;
+  return <span className="text-xs text-soft">{team.provider === "native" ? "connects when a message is answered" : team.deployed ? "nothing heard of it yet" : "not connected: the team is stopped"}</span>;
 }

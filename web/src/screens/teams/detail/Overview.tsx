@@ -12,7 +12,7 @@ import { Time } from "@/ui/Time";
 import { OrgChart } from "../OrgChart";
 import { CONTROL_MEANS } from "../TeamControls";
 import type { TeamDetails } from "../teamQueries";
-import { STATUS_MEANS } from "../words";
+import { isTroubled, STATUS_MEANS } from "../words";
 import { RecentMessages } from "./RecentMessages";
 import { Triggers } from "./Triggers";
 
@@ -53,8 +53,10 @@ export function Overview({ team }: { team: TeamDetails }) {
 }
 
 function Status({ team }: { team: TeamDetails }) {
-  const behind = team.provider !== "native" && team.deployed && team.applied_version < team.version;
-  const controls = team.deployed ? (["stop", "restart"] as const) : (["deploy"] as const);
+  const behind = team.provider !== "native" && team.deployed && team.applied_version > 0 && team.applied_version < team.version;
+  const failed = team.status === "error";
+  const controls = failed ? (["deploy", "stop"] as const) : team.deployed ? (["stop", "restart"] as const) : (["deploy"] as const);
+  const words = { stop: "Stop", restart: "Restart", deploy: failed ? "Try again" : "Deploy" };
   return (
     <Section title="Status">
       <div className="grid gap-3 text-sm">
@@ -65,7 +67,7 @@ function Status({ team }: { team: TeamDetails }) {
           </span>
         </div>
         <p className="break-words">{STATUS_MEANS[team.status]}</p>
-        {team.reason && <p className="text-xs break-words text-soft">{team.reason}</p>}
+        {team.reason && !isTroubled(team) && <p className="text-xs break-words text-soft">{team.reason}</p>}
         {team.waiting > 0 && (
           <p>
             {plural(team.waiting, "message")} {team.deployed ? "open" : "waiting until it is deployed"}.
@@ -97,7 +99,7 @@ function Status({ team }: { team: TeamDetails }) {
         <ul className="grid gap-1 border-t border-line pt-3 text-xs text-soft">
           {controls.map((name) => (
             <li key={name}>
-              <span className="font-medium text-ink">{name === "stop" ? "Stop" : name === "restart" ? "Restart" : "Deploy"}:</span> {CONTROL_MEANS[name]}
+              <span className="font-medium text-ink">{words[name]}:</span> {CONTROL_MEANS[name]}
             </li>
           ))}
         </ul>
