@@ -187,7 +187,7 @@ const settings = createRoute({
 const settingsSection = createRoute({
   getParentRoute: () => inside,
   path: "/settings/$section",
-  validateSearch: fields({ action: text, target: text, actor: text }),
+  validateSearch: fields({ action: text, target: text, actor: text, since: text }),
   component: lazyRouteComponent(() => import("@/screens/settings/Settings"), "Settings"),
 });
 

@@ -149,3 +149,13 @@ test("waiting grows while nobody answers", async () => {
   await vi.advanceTimersByTimeAsync(5_000);
   expect(FakeSocket.made).toHaveLength(before);
 });
+
+test("what two parts of a page watch is watched until both have let it go", () => {
+  newest().accept();
+  const first = socket.watch("team", "t1");
+  const second = socket.watch("team", "t1");
+  first();
+  expect(newest().sent).toEqual(['{"watch":"t1"}']);
+  second();
+  expect(newest().sent.at(-1)).toBe('{"unwatch":"t1"}');
+});

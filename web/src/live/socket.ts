@@ -44,7 +44,8 @@ export class EventSocket {
   private timer: ReturnType<typeof setTimeout> | undefined;
   private pings: ReturnType<typeof setInterval> | undefined;
   private pong: ReturnType<typeof setTimeout> | undefined;
-  private watched = new Map<string, string>();
+  // Orders that bring a chat or a session's words, and how many parts of the page want them.
+  private watched = new Map<string, number>();
   private closed = false;
 
   constructor(private readonly hooks: Hooks) {}
@@ -67,12 +68,14 @@ export class EventSocket {
   /** Also brings what is said in a chat or a session, until the answer is called. */
   watch(kind: "team" | "session", id: string): () => void {
     const suffix = kind === "team" ? "" : "_session";
-    const key = `${kind}:${id}`;
-    this.watched.set(key, JSON.stringify({ [`watch${suffix}`]: id }));
-    this.say(this.watched.get(key)!);
+    const order = JSON.stringify({ [`watch${suffix}`]: id });
+    const watchers = this.watched.get(order) ?? 0;
+    this.watched.set(order, watchers + 1);
+    if (watchers === 0) this.say(order);
     return () => {
-      this.watched.delete(key);
-      this.say(JSON.stringify({ [`unwatch${suffix}`]: id }));
+      const left = (this.watched.get(order) ?? 1) - 1;
+      if (left > 0) this.watched.set(order, left);
+      else if (this.watched.delete(order)) this.say(JSON.stringify({ [`unwatch${suffix}`]: id }));
     };
   }
 
@@ -87,7 +90,7 @@ export class EventSocket {
     this.socket = socket;
     socket.onopen = () => {
       this.wait = FIRST_WAIT;
-      this.watched.forEach((order) => socket.send(order));
+      this.watched.forEach((_, order) => socket.send(order));
       this.pings = setInterval(this.ping, PING_EVERY);
     };
     socket.onmessage = ({ data }) => this.receive(String(data));

@@ -51,7 +51,9 @@ export function ApprovalCard({ approval, showOrigin = false, current = false, ha
     >
       <header className="flex flex-wrap items-center gap-x-3 gap-y-1">
         <Icon size={16} className="text-warn" aria-hidden />
-        <span className="text-xs font-medium text-soft">{word}</span>
+        <span className="text-xs font-medium text-soft">
+          {typeof approval.details.agent === "string" ? `${approval.details.agent}: ${word.toLowerCase()}` : word}
+        </span>
         {approval.state !== "waiting" && <Badge tone={STATES[approval.state].tone}>{STATES[approval.state].word}</Badge>}
         <span className="ml-auto text-xs text-faint">
           <Time at={approval.created_at} />

@@ -71,7 +71,7 @@ function Advice({ code, sessionId }: { code: string | null; sessionId: string | 
       ) : /model|provider|auth|rate_limit|overload/.test(words) ? (
         <>
           The model could not be used:{" "}
-          <Link to="/settings/$section" params={{ section: "models" }} className={link}>
+          <Link to="/settings/$section" params={{ section: "providers" }} className={link}>
             look at the models
           </Link>
           , or send the message again later.

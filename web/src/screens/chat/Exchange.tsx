@@ -99,7 +99,7 @@ function Queued({ ahead, onCancel }: { ahead: number; onCancel: (() => void) | u
 function Reply({ message, heard, onAgain }: { message: Message; heard: Heard | undefined; onAgain: ((text: string) => void) | undefined }) {
   const { leader } = useTeam();
   const open = isOpen(message);
-  const words = open ? (heard?.words ?? []) : message.answer ? [{ agent: null, text: message.answer }] : [];
+  const words = message.answer ? [{ agent: null, text: message.answer }] : (heard?.words ?? []);
   const deeds = open ? (heard?.deeds ?? []) : message.activity.map(readDeed);
   return (
     <div className="grid grid-cols-[auto_minmax(0,1fr)] gap-x-3 gap-y-3">

@@ -1,5 +1,5 @@
 import { Link, useNavigate } from "@tanstack/react-router";
-import { Play, Search as SearchIcon, Users, X } from "lucide-react";
+import { Play, Search as SearchIcon, X } from "lucide-react";
 import { useEffect, useRef, useState } from "react";
 
 import { $api } from "@/api/client";
@@ -30,7 +30,9 @@ export function Header({ q }: { q: string | undefined }) {
         <TeamBadge team={team} />
         <TeamSwitch current={team.id} />
         <div className="ml-auto flex shrink-0 items-center gap-1">
-          <Crew />
+          <span className="hidden sm:block">
+            <Crew />
+          </span>
           <span className="hidden lg:block">
             <CopyCurl method="POST" path={`/api/teams/${team.id}/messages`} body={{ text: "Hello" }} />
           </span>
@@ -47,13 +49,12 @@ function Crew() {
   const agents = [team.leader, ...team.workers];
   const names = agents.map((agent) => (agent.leader ? `${agent.name}, the leader` : agent.name)).join("; ");
   return (
-    <LinkButton to="/teams/$teamId" params={{ teamId: team.id }} look="quiet" size="small" className="hidden sm:inline-flex">
+    <LinkButton to="/teams/$teamId" params={{ teamId: team.id }} look="quiet" size="small">
       <span className="flex -space-x-1.5" title={names}>
         {agents.slice(0, 4).map((agent) => (
           <AgentSign key={agent.name} name={agent.name} size="size-6 text-2xs ring-2 ring-page" />
         ))}
       </span>
-      <Users size={14} aria-hidden className="sm:hidden" />
       <span>
         {agents.length}
         <span className="sr-only"> in the team: {names}</span>
@@ -107,7 +108,7 @@ function Find({ q }: { q: string | undefined }) {
         value={words}
         onChange={(event) => setWords(event.target.value)}
         onKeyDown={(event) => event.key === "Escape" && close()}
-        className="h-9 w-36 rounded-md border border-line-strong bg-surface px-3 text-base placeholder:text-faint sm:w-56"
+        className="h-9 w-36 rounded-md border border-line-strong bg-surface px-3 text-base placeholder:text-faint sm:w-56 [&::-webkit-search-cancel-button]:hidden"
       />
       <IconButton label="Close the search" onClick={close}>
         <X size={16} />

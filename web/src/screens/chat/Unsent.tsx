@@ -7,6 +7,9 @@ import { Bubble } from "./Exchange";
 import { Said } from "./Said";
 import type { Send } from "./thread";
 
+/** A message has a key of its own: the server takes it once. */
+const SAFE = "Should it have arrived, a retry does not double it.";
+
 interface Props {
   send: Send;
   onResend: (send: Send) => void;
@@ -34,7 +37,7 @@ export function Unsent({ send, onResend, onEdit }: Props) {
             <p className="flex items-start gap-1.5 text-bad">
               <CircleAlert size={14} aria-hidden className="mt-px shrink-0" />
               <span>
-                Not sent. {send.problem?.message} {send.problem?.hint}
+                Not sent. {send.problem?.message} {send.problem?.status === 0 ? SAFE : send.problem?.hint}
               </span>
             </p>
             <Button size="small" icon={<RotateCw size={13} />} onClick={() => onResend(send)}>

@@ -47,6 +47,13 @@ describe("an answer", () => {
     expect(thread.heard.m1!.words[0]!.text).toBe("a");
   });
 
+  it("that was stopped keeps the words that were heard, and takes no more", () => {
+    const stopped = message(1, { state: "cancelled", answer: null });
+    const thread = play(emptyThread("together"), opened(running(1)), { type: "pieces", pieces: [say("m1", 0, "half", true)] }, { type: "stored", message: stopped });
+    const after = play(thread, { type: "pieces", pieces: [say("m1", 1, " late")] });
+    expect(after.heard.m1!.words[0]!.text).toBe("half");
+  });
+
   it("is unsure while the line is lost", () => {
     const thread = play(emptyThread("together"), opened(running(1)), { type: "pieces", pieces: [say("m1", 0, "a", true)] }, { type: "away" });
     expect(thread.heard.m1!.unsure).toBe(true);

@@ -26,7 +26,7 @@ export interface Thread {
   /** There are messages before the first one, and after the last one. */
   older: boolean;
   newer: boolean;
-  /** What is heard of messages that are not over. */
+  /** What is heard of messages whose answers are not stored. */
   heard: Record<string, Heard>;
   sends: Send[];
 }
@@ -123,9 +123,10 @@ function belongs(thread: Thread, message: Message): boolean {
   return message.position >= first.position && (message.position <= last.position || !thread.newer);
 }
 
-/** Without what is void: pieces of messages that have ended, sends that have arrived. */
+/** Without what is void: words that are stored now, sends that have arrived. Of an answer that was
+ * stopped nothing is stored: what was heard of it stays. */
 function settled(thread: Thread): Thread {
-  const ended = new Set(thread.messages.filter((message) => !isOpen(message)).map((message) => message.id));
+  const ended = new Set(thread.messages.filter((message) => message.state === "answered" || message.answer !== null).map((message) => message.id));
   const there = new Set(thread.messages.map((message) => message.id));
   const heard = Object.keys(thread.heard).some((id) => ended.has(id))
     ? Object.fromEntries(Object.entries(thread.heard).filter(([id]) => !ended.has(id)))

@@ -22,7 +22,7 @@ export function useScroll(first: string | undefined): Scroll {
   const content = useRef<HTMLDivElement>(null);
   const follows = useRef(true);
   const before = useRef(0);
-  const held = useRef<{ element: Element; top: number }>(undefined);
+  const held = useRef<{ element: HTMLElement; top: number }>(undefined);
   const [following, setFollowing] = useState(true);
 
   const follow = useCallback((yes: boolean) => {
@@ -52,7 +52,7 @@ export function useScroll(first: string | undefined): Scroll {
     if (held.current === undefined) return;
     const { element, top } = held.current;
     held.current = undefined;
-    if (element.isConnected) scroller.current!.scrollTop += element.getBoundingClientRect().top - top;
+    if (element.isConnected) scroller.current!.scrollTop += element.offsetTop - top;
   }, [first]);
 
   const toEnd = useCallback(() => {
@@ -62,14 +62,16 @@ export function useScroll(first: string | undefined): Scroll {
   const show = useCallback(
     (element: Element) => {
       follow(false);
-      element.scrollIntoView({ block: "center" });
-      before.current = scroller.current!.scrollTop;
+      const box = scroller.current!;
+      element.scrollIntoView({ block: element.clientHeight > box.clientHeight ? "start" : "center" });
+      before.current = box.scrollTop;
     },
     [follow],
   );
   const hold = useCallback(() => {
-    const element = content.current!.querySelector("article");
-    if (element) held.current = { element, top: element.getBoundingClientRect().top };
+    const element = content.current!.querySelector<HTMLElement>("article");
+    // Measured in the content: somebody may scroll on while it is fetched.
+    if (element) held.current = { element, top: element.offsetTop };
   }, []);
   return { scroller, content, onScroll, following, toEnd, show, hold };
 }

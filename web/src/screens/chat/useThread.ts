@@ -212,7 +212,7 @@ const LOST = new ApiProblem({
   code: "left",
   title: "",
   detail: "The page was left before the server said that it has this message.",
-  hint: "Send it again: should it have arrived, it is not doubled.",
+  hint: undefined,
   requestId: undefined,
   retryAfter: undefined,
 });

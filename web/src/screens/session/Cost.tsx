@@ -47,6 +47,15 @@ function Budget({ budget }: { budget: NonNullable<SessionCost["budget"]> }) {
   );
 }
 
+const HEAD = [
+  "Model",
+  ...["Calls", "Tokens in", "From cache", "Tokens out", "Cost", "Charged"].map((name) => (
+    <span key={name} className="block text-right">
+      {name}
+    </span>
+  )),
+];
+
 /** What a session costs, by model, with its sub-agents. */
 export function Cost({ sessionId }: { sessionId: string }) {
   const { data, error, refetch } = useCost(sessionId);
@@ -57,8 +66,8 @@ export function Cost({ sessionId }: { sessionId: string }) {
     <div className="grid gap-5">
       <Section title="Cost" note="From the ledger. What rollbacks have undone stays spent.">
         <dl className="grid grid-cols-2 gap-4 md:grid-cols-4">
-          <Figure name="In all" value={formatMoney(data.total_micros)} note={unknown ? `at least: ${plural(unknown, "call")} without a price` : undefined} />
-          <Figure name="Model calls" value={formatMoney(data.own.rated_micros)} note={`${plural(data.own.calls, "call")}, ${formatCount(data.own.tokens)} tokens`} />
+          <Figure name="In all, as charged" value={formatMoney(data.total_micros)} note={unknown ? `at least: ${plural(unknown, "call")} without a price` : "with compute and sub-agents"} />
+          <Figure name="Model calls" value={formatMoney(data.own.cost_micros)} note={`${plural(data.own.calls, "call")}, ${formatCount(data.own.tokens)} tokens`} />
           <Figure name="Compute" value={formatMoney(data.own.compute.rated_micros)} note={formatDuration(data.own.compute.seconds * 1000)} />
           <Figure name="Sub-agents" value={formatMoney(data.sub_agents.total_micros)} note={plural(data.sub_agents.sessions, "session")} />
         </dl>
@@ -70,7 +79,7 @@ export function Cost({ sessionId }: { sessionId: string }) {
         )}
       </Section>
       {data.models.length > 0 && (
-        <Table label="Cost by model" head={["Model", "Calls", "Tokens in", "From cache", "Tokens out", "Cost"]}>
+        <Table label="Cost by model" head={HEAD}>
           {data.models.map((row) => (
             <tr key={`${row.provider}/${row.model}`}>
               <Cell className="font-medium">
@@ -81,6 +90,7 @@ export function Cost({ sessionId }: { sessionId: string }) {
               <Cell numeric>{formatCount(row.input_tokens)}</Cell>
               <Cell numeric>{formatCount(row.cache_read_tokens)}</Cell>
               <Cell numeric>{formatCount(row.output_tokens)}</Cell>
+              <Cell numeric>{formatMoney(row.cost_micros)}</Cell>
               <Cell numeric>{formatMoney(row.rated_micros)}</Cell>
             </tr>
           ))}

@@ -19,7 +19,7 @@ interface Props {
 /** What there is to know about a session at a glance, and where it comes from. */
 export function Facts({ session, answered }: Props) {
   return (
-    <div className="flex flex-wrap items-center gap-x-4 gap-y-1.5">
+    <div className="-mt-3 flex flex-wrap items-center gap-x-4 gap-y-1.5 text-sm text-soft">
       <Fact icon={Bot} name="Model">
         {session.model === "auto" && answered ? `auto: ${answered}` : session.model}
       </Fact>

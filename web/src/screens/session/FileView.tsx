@@ -18,6 +18,8 @@ import { DiffView } from "./DiffView";
 
 // Beyond this a file is downloaded instead of shown.
 const MOST_SHOWN = 1_000_000;
+// The server compares nothing larger.
+const MOST_COMPARED = 256 * 1024;
 // How much of a file is looked at to see whether it is text.
 const SNIFFED = 8_000;
 
@@ -72,6 +74,7 @@ const NOT_COMPARED: Record<string, string> = {
 };
 
 function Diff({ sessionId, change, from, to }: Props) {
+  const large = Math.max(change.size_before ?? 0, change.size_after ?? 0) > MOST_COMPARED;
   const asked = `path=${change.encoded_path}${from === undefined ? "" : `&from_seq=${from}`}${to === undefined ? "" : `&to_seq=${to}`}`;
   const diff = useQuery({
     // Named like all calls to the API, so that events find it.
@@ -80,9 +83,11 @@ function Diff({ sessionId, change, from, to }: Props) {
       const response = await fetchApi(new Request(serverUrl(`/api/sessions/${sessionId}/files/diff?${asked}`), { signal }));
       return (await response.json()) as Schemas["FileDiff"];
     },
+    enabled: !large,
     staleTime: to === undefined ? 60_000 : "static",
   });
   const hunks = useMemo(() => parseDiff(diff.data?.diff ?? ""), [diff.data]);
+  if (large) return <NotShown reason={NOT_COMPARED.file_too_large!} change={change} />;
   if (diff.error) {
     const reason = NOT_COMPARED[problemOf(diff.error).code];
     return reason ? <NotShown reason={reason} change={change} /> : <Problem error={diff.error} retry={() => void diff.refetch()} />;

@@ -1,7 +1,7 @@
 import { useNavigate } from "@tanstack/react-router";
 import clsx from "clsx";
 import { FileText, FolderOpen } from "lucide-react";
-import { useState } from "react";
+import { useMemo, useState } from "react";
 
 import { $api } from "@/api/client";
 import { itemsOf, paged } from "@/api/paging";
@@ -13,6 +13,7 @@ import { SelectField } from "@/ui/Field";
 import { Problem } from "@/ui/Problem";
 import { SkeletonRows } from "@/ui/Skeleton";
 
+import { onlyFiles } from "./onlyFiles";
 import { FileView } from "./FileView";
 
 type Change = Schemas["FileChange"];
@@ -40,26 +41,19 @@ export function Files({ sessionId, last, step, file }: Props) {
   const changes = $api.useQuery("get", "/api/sessions/{session_id}/files", {
     params: { path: { session_id: sessionId }, query },
   });
-  const files = changes.data?.files ?? [];
+  const files = useMemo(() => onlyFiles(changes.data?.files ?? []), [changes.data]);
   const chosen = files.find((each) => each.encoded_path === file || each.path === file) ?? files[0];
-  const go = (search: { step?: number; file?: string }) =>
+  const go = (to: number | undefined, path: string | undefined) =>
     void navigate({
       to: "/sessions/$sessionId",
       params: { sessionId },
-      search: { tab: "files", ...(step === undefined ? {} : { step }), ...search },
+      search: { tab: "files", ...(to === undefined ? {} : { step: to }), ...(path === undefined ? {} : { file: path }) },
       replace: true,
       resetScroll: false,
     });
   return (
     <div className="grid gap-4">
-      <Span
-        sessionId={sessionId}
-        last={last}
-        from={from}
-        to={step}
-        onFrom={setFrom}
-        onTo={(seq) => void navigate({ to: "/sessions/$sessionId", params: { sessionId }, search: { tab: "files", ...(seq === undefined ? {} : { step: seq }), ...(file ? { file } : {}) }, replace: true, resetScroll: false })}
-      />
+      <Span sessionId={sessionId} last={last} from={from} to={step} onFrom={setFrom} onTo={(to) => go(to, file)} />
       {changes.error && <Problem error={changes.error} retry={() => void changes.refetch()} />}
       {changes.isPending && <SkeletonRows rows={4} className="h-9" />}
       {changes.data && files.length === 0 && (
@@ -76,7 +70,7 @@ export function Files({ sessionId, last, step, file }: Props) {
             <ul className="max-h-[32dvh] overflow-y-auto p-1 lg:max-h-[60dvh]">
               {files.map((each) => (
                 <li key={each.encoded_path}>
-                  <FileButton change={each} chosen={each === chosen} onChoose={() => go({ file: each.encoded_path })} />
+                  <FileButton change={each} chosen={each === chosen} onChoose={() => go(step, each.encoded_path)} />
                 </li>
               ))}
             </ul>

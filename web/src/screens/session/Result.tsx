@@ -9,7 +9,10 @@ import { Empty } from "@/ui/Empty";
 
 import { hasEnded } from "./actions";
 import { JsonBlock } from "./Block";
+import { onlyFiles } from "./onlyFiles";
 import { Rich } from "./Rich";
+
+const MOST_FILES = 50;
 
 /** What a session has come to: its text, its output, its files. */
 export function Result({ session }: { session: Schemas["SessionDetails"] }) {
@@ -21,6 +24,7 @@ export function Result({ session }: { session: Schemas["SessionDetails"] }) {
       </Empty>
     );
   }
+  const files = onlyFiles(result.files);
   const hasOutput = result.output !== null && result.output !== undefined;
   return (
     <div className="grid items-start gap-5 lg:grid-cols-[minmax(0,1fr)_20rem]">
@@ -36,12 +40,12 @@ export function Result({ session }: { session: Schemas["SessionDetails"] }) {
           </Section>
         )}
       </div>
-      <Section title="Files" note={plural(result.files.length + (result.more_files ?? 0), "file") + " changed"}>
-        {result.files.length === 0 ? (
+      <Section title="Files" note={`${plural(files.length + (result.more_files ?? 0), "file")} changed`}>
+        {files.length === 0 ? (
           <p className="text-sm text-soft">The workspace stayed as it was.</p>
         ) : (
           <ul className="grid gap-1">
-            {result.files.slice(0, 50).map((file) => (
+            {files.slice(0, MOST_FILES).map((file) => (
               <li key={file.path}>
                 <Link
                   to="/sessions/$sessionId"
@@ -60,6 +64,7 @@ export function Result({ session }: { session: Schemas["SessionDetails"] }) {
             ))}
           </ul>
         )}
+        {files.length > MOST_FILES && <p className="pt-2 text-xs text-soft">The others are under Files.</p>}
       </Section>
     </div>
   );

@@ -8,6 +8,7 @@ import { Button, IconButton } from "@/ui/Button";
 import { Skeleton } from "@/ui/Skeleton";
 import { Time } from "@/ui/Time";
 
+import { onlyFiles } from "./onlyFiles";
 import type { Step } from "./journal";
 import { costUntil, nameOf } from "./steps";
 
@@ -88,7 +89,7 @@ function FilesThen({ sessionId, seq, newest }: { sessionId: string; seq: number;
     // What was true after an earlier step stays so; what is true now, events say.
     { staleTime: newest ? 60_000 : "static", placeholderData: (before) => before },
   );
-  const count = files.data ? files.data.files.length + files.data.more_files : undefined;
+  const count = files.data ? onlyFiles(files.data.files).length + files.data.more_files : undefined;
   return <span className="tabular">{count === undefined ? "…" : count === 0 ? "no files changed" : `${plural(count, "file")} changed`}</span>;
 }
 

@@ -103,10 +103,10 @@ function Shown({ session }: { session: Schemas["SessionDetails"] }) {
         </>
       }
       crumbs={CRUMBS}
-      note={<Facts session={session} answered={answered} />}
       actions={<ActionBar session={session} allowed={allowed} step={search.step} onOpen={start} />}
       wide
     >
+      <Facts session={session} answered={answered} />
       <Approvals sessionId={session.id} />
       <Notice
         session={session}
@@ -137,6 +137,7 @@ function Shown({ session }: { session: Schemas["SessionDetails"] }) {
           selected={search.step}
           words={unwritten(words, last)}
           allowed={allowed}
+          onSelect={select}
           onOpen={(action, seq) => setOpen({ action, seq })}
         />
       )}

@@ -1,7 +1,8 @@
+import { useQuery } from "@tanstack/react-query";
 import { Download, GitFork, Link2, Undo2 } from "lucide-react";
 import { useState } from "react";
 
-import { $api } from "@/api/client";
+import { $api, fetchApi } from "@/api/client";
 import { serverUrl } from "@/lib/base";
 import { formatBytes, formatCount, formatDuration, formatMoment, formatMoney } from "@/lib/format";
 import { Badge } from "@/ui/Badge";
@@ -12,12 +13,14 @@ import { Skeleton } from "@/ui/Skeleton";
 import { tell } from "@/ui/toasts";
 
 import type { Allowed } from "./actions";
-import { JsonBlock } from "./Block";
+import { Block, JsonBlock } from "./Block";
 import type { Step } from "./journal";
 import { KINDS } from "./kinds";
 import { StepBody } from "./StepBody";
 import { excerptOf, field, nameOf, textIn } from "./steps";
 
+// Beyond this an output is downloaded instead of shown.
+const MOST_SHOWN = 5_000_000;
 // Steps up to this size are shown whole without asking.
 const SMALL = 300_000;
 
@@ -144,24 +147,10 @@ function Content({ sessionId, step }: { sessionId: string; step: Step }) {
 }
 
 function Whole({ sessionId, step }: { sessionId: string; step: Step }) {
-  const all = textIn(step.output, "whole");
-  const size = field(step.output, "output_bytes");
   return (
     <>
       <StepBody step={step} />
-      {all && (
-        <p className="flex flex-wrap items-center justify-between gap-2 rounded-md bg-info-soft px-3 py-2 text-sm text-info">
-          The model was shown the beginning and the end of it.
-          <a
-            href={serverUrl(`/api/sessions/${sessionId}/steps/${step.seq}/whole`)}
-            download
-            className={buttonClass("plain", "small")}
-          >
-            <Download size={14} aria-hidden />
-            {typeof size === "number" ? `All output, ${formatBytes(size)}` : "All output"}
-          </a>
-        </p>
-      )}
+      {textIn(step.output, "whole") && <AllOutput sessionId={sessionId} step={step} />}
       <details>
         <summary className="w-fit py-1 text-xs text-faint hover:text-ink">As the API has it</summary>
         <div className="pt-2">
@@ -169,6 +158,40 @@ function Whole({ sessionId, step }: { sessionId: string; step: Step }) {
         </div>
       </details>
     </>
+  );
+}
+
+/** All that a tool has put out, where the model was shown only the beginning and the end of it. */
+function AllOutput({ sessionId, step }: { sessionId: string; step: Step }) {
+  const [wanted, setWanted] = useState(false);
+  const address = serverUrl(`/api/sessions/${sessionId}/steps/${step.seq}/whole`);
+  const size = field(step.output, "output_bytes");
+  const bytes = typeof size === "number" ? size : undefined;
+  const all = useQuery({
+    queryKey: ["whole output", sessionId, step.seq],
+    queryFn: async ({ signal }) => (await fetchApi(new Request(address, { signal }))).text(),
+    enabled: wanted,
+    staleTime: "static",
+  });
+  return (
+    <div className="grid gap-3">
+      <div className="flex flex-wrap items-center gap-2 rounded-md bg-info-soft px-3 py-2 text-sm text-info">
+        <p className="min-w-40 flex-1">
+          The model was shown the beginning and the end{bytes === undefined ? "." : ` of ${formatBytes(bytes)}.`}
+        </p>
+        {!wanted && (bytes === undefined || bytes <= MOST_SHOWN) && (
+          <Button size="small" onClick={() => setWanted(true)}>
+            Show everything
+          </Button>
+        )}
+        <a href={address} download className={buttonClass("plain", "small")}>
+          <Download size={14} aria-hidden /> Download
+        </a>
+      </div>
+      {all.isFetching && <Skeleton className="h-40" />}
+      {all.error && <Problem error={all.error} retry={() => void all.refetch()} />}
+      {all.data !== undefined && <Block label="All output" text={all.data} tall />}
+    </div>
   );
 }
 

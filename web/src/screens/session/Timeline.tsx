@@ -1,9 +1,9 @@
-import { Link } from "@tanstack/react-router";
 import { useVirtualizer } from "@tanstack/react-virtual";
 import clsx from "clsx";
 import { CircleAlert, CircleHelp } from "lucide-react";
-import { memo, useEffect, useMemo, useRef } from "react";
+import { memo, useEffect, useLayoutEffect, useMemo, useRef } from "react";
 
+import { basePath } from "@/lib/base";
 import { formatDuration, formatMoney } from "@/lib/format";
 import { Skeleton, SkeletonRows } from "@/ui/Skeleton";
 
@@ -24,10 +24,11 @@ interface Props {
   selected: number | undefined;
   /** More steps may come: the end is followed while it is in sight. */
   live: boolean;
+  onSelect: (seq: number) => void;
 }
 
 /** All steps in order, each with what it was and how long it took. */
-export function Timeline({ sessionId, steps, total, selected, live }: Props) {
+export function Timeline({ sessionId, steps, total, selected, live, onSelect }: Props) {
   const box = useRef<HTMLDivElement>(null);
   const following = useRef(true);
   const bars = useMemo(() => waterfall(steps), [steps]);
@@ -38,13 +39,16 @@ export function Timeline({ sessionId, steps, total, selected, live }: Props) {
     getItemKey: (index) => index,
     overscan: 12,
   });
+  // Steps that have come take the place of what was guessed about their heights.
+  useLayoutEffect(() => rows.measure(), [rows, steps.length]);
+  const there = selected !== undefined && selected <= steps.length;
   useEffect(() => {
     if (selected === undefined) return;
     // The list knows its height only when it has been drawn.
     const frame = requestAnimationFrame(() => rows.scrollToIndex(selected - 1, { align: "auto" }));
     return () => cancelAnimationFrame(frame);
     // Only when another step is chosen: new steps must not move what is looked at.
-  }, [selected, steps.length === 0]);
+  }, [selected, there, steps.length === 0]);
   useEffect(() => {
     if (!live || selected !== undefined || !following.current || steps.length === 0) return;
     const frame = requestAnimationFrame(() => rows.scrollToIndex(total - 1, { align: "end" }));
@@ -74,7 +78,7 @@ export function Timeline({ sessionId, steps, total, selected, live }: Props) {
               style={{ top: row.start, height: row.size }}
             >
               {step ? (
-                <Row sessionId={sessionId} step={step} bar={bars.get(step.seq)!} selected={step.seq === selected} />
+                <Row sessionId={sessionId} step={step} bar={bars.get(step.seq)!} selected={step.seq === selected} onSelect={onSelect} />
               ) : (
                 <Skeleton className="mx-3 my-2 h-9" />
               )}
@@ -91,19 +95,21 @@ interface RowProps {
   step: Step;
   bar: Bar;
   selected: boolean;
+  onSelect: (seq: number) => void;
 }
 
-const Row = memo(function Row({ sessionId, step, bar, selected }: RowProps) {
+const Row = memo(function Row({ sessionId, step, bar, selected, onSelect }: RowProps) {
   const flat = step.kind === "state";
   const indented = answerOf(step) > 0;
   return (
-    <Link
-      to="/sessions/$sessionId"
-      params={{ sessionId }}
-      search={{ step: step.seq, tab: "timeline" }}
-      replace
-      resetScroll={false}
-      preload={false}
+    // Not a Link: each of those works out its address anew whenever the address of the page changes.
+    <a
+      href={`${basePath}/sessions/${sessionId}?tab=timeline&step=${step.seq}`}
+      onClick={(event) => {
+        if (event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return;
+        event.preventDefault();
+        onSelect(step.seq);
+      }}
       aria-current={selected ? "step" : undefined}
       className={clsx(
         "grid h-full items-center gap-3 border-b border-l-2 border-b-line pr-3 focus-visible:outline-offset-[-2px]",
@@ -119,7 +125,7 @@ const Row = memo(function Row({ sessionId, step, bar, selected }: RowProps) {
         {step.duration_ms > 0 && <span>{formatDuration(step.duration_ms)}</span>}
         {!!step.cost_micros && <span className="text-faint">{formatMoney(step.cost_micros)}</span>}
       </span>
-    </Link>
+    </a>
   );
 });
 

@@ -18,18 +18,19 @@ interface Props {
   selected: number | undefined;
   words: Words | undefined;
   allowed: Allowed;
+  onSelect: (seq: number) => void;
   onOpen: (action: Action, seq: number) => void;
 }
 
 /** The steps, and beside them the one that is looked at, or how things stand. */
-export function TimelineTab({ session, journal, selected, words, allowed, onOpen }: Props) {
+export function TimelineTab({ session, journal, selected, words, allowed, onSelect, onOpen }: Props) {
   const pane = useRef<HTMLDivElement>(null);
   const shown = useRef(selected);
   const step = selected === undefined ? undefined : journal.steps[selected - 1];
   useEffect(() => {
     // On a narrow window the step is below the list: whoever has chosen one wants to see it.
     if (selected !== undefined && selected !== shown.current && matchMedia("(width < 64rem)").matches) {
-      pane.current?.scrollIntoView({ block: "nearest", behavior: "smooth" });
+      pane.current?.scrollIntoView({ block: "nearest" });
     }
     shown.current = selected;
     pane.current?.scrollTo({ top: 0 });
@@ -43,9 +44,10 @@ export function TimelineTab({ session, journal, selected, words, allowed, onOpen
           total={Math.max(session.steps, journal.steps.length)}
           selected={selected}
           live={!hasEnded(session)}
+          onSelect={onSelect}
         />
       </div>
-      <div ref={pane} className="min-w-0 lg:h-[max(26rem,calc(100dvh-27rem))] lg:overflow-y-auto">
+      <div ref={pane} tabIndex={0} role="region" aria-label="What is looked at" className="min-w-0 lg:h-[max(26rem,calc(100dvh-27rem))] lg:overflow-y-auto">
         {selected === undefined && <Now session={session} steps={journal.steps} words={words} />}
         {step && (
           <StepDetail

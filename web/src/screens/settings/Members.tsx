@@ -109,7 +109,7 @@ function RoleChoice({ member }: { member: Member }) {
   return (
     <SelectField
       hideLabel
-      className="w-28"
+      className="w-32"
       label={`Role of ${member.name}`}
       value={member.role}
       disabled={task.busy}

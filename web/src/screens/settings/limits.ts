@@ -2,7 +2,7 @@ import type { Schemas } from "@/api/types";
 import { formatBytes, formatCount } from "@/lib/format";
 
 const WORDS: Record<string, string> = {
-  team_members: "Members and open invitations",
+  team_members: "Members",
   api_keys: "API keys",
   vault_secrets: "Secrets in the vault",
   model_providers: "Connected providers",

@@ -1,4 +1,4 @@
-import { useState } from "react";
+import { useCallback, useState } from "react";
 
 import { queryClient } from "@/api/queries";
 
@@ -14,7 +14,6 @@ export interface Task {
   error: unknown;
   /** Does the work; answers whether it went well. */
   run: (work: () => Promise<unknown>) => Promise<boolean>;
-  forget: () => void;
 }
 
 /**
@@ -25,7 +24,7 @@ export interface Task {
 export function useTask(): Task {
   const [busy, setBusy] = useState(false);
   const [error, setError] = useState<unknown>();
-  const run = async (work: () => Promise<unknown>) => {
+  const run = useCallback(async (work: () => Promise<unknown>) => {
     setBusy(true);
     setError(undefined);
     try {
@@ -37,6 +36,6 @@ export function useTask(): Task {
     } finally {
       setBusy(false);
     }
-  };
-  return { busy, error, run, forget: () => setError(undefined) };
+  }, []);
+  return { busy, error, run };
 }

@@ -27,7 +27,9 @@ export function ContinueDialog({ session, onClose }: { session: Schemas["Session
       onClose={onClose}
       footer={
         <>
-          <CopyCurl method="POST" path={`/api/sessions/${session.id}/continue`} body={body} />
+          <span className="mr-auto self-center">
+            <CopyCurl method="POST" path={`/api/sessions/${session.id}/continue`} body={body} />
+          </span>
           <Button onClick={onClose}>Not now</Button>
           <Button look="primary" busy={more.isPending} disabled={!prompt.trim()} onClick={() => void send().catch(() => undefined)}>
             Continue

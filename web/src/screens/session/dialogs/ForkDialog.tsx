@@ -43,7 +43,9 @@ export function ForkDialog({ session, steps, seq, onClose }: Props) {
       onClose={onClose}
       footer={
         <>
-          <CopyCurl method="POST" path={`/api/sessions/${session.id}/fork`} body={body} />
+          <span className="mr-auto self-center">
+            <CopyCurl method="POST" path={`/api/sessions/${session.id}/fork`} body={body} />
+          </span>
           <Button onClick={onClose}>Not now</Button>
           <Button look="primary" busy={fork.isPending} onClick={() => void send().catch(() => undefined)}>
             Fork

@@ -60,7 +60,9 @@ function Restore({ session, steps, checkpoints, onClose }: Props & { checkpoints
       onClose={onClose}
       footer={
         <>
-          <CopyCurl method="POST" path={`/api/checkpoints/${chosen.id}/restore`} body={body} />
+          <span className="mr-auto self-center">
+            <CopyCurl method="POST" path={`/api/checkpoints/${chosen.id}/restore`} body={body} />
+          </span>
           <Button onClick={onClose}>Keep as it is</Button>
           <Button look="danger" busy={restore.isPending} disabled={!preview.data || preview.isPlaceholderData} onClick={() => void send().catch(() => undefined)}>
             Restore and run

@@ -36,7 +36,9 @@ export function RollBackDialog({ session, steps, seq, onClose }: Props) {
       onClose={onClose}
       footer={
         <>
-          <CopyCurl method="POST" path={`/api/sessions/${session.id}/rollback`} body={body} />
+          <span className="mr-auto self-center">
+            <CopyCurl method="POST" path={`/api/sessions/${session.id}/rollback`} body={body} />
+          </span>
           <Button onClick={onClose}>Keep as it is</Button>
           <Button look="danger" busy={rollBack.isPending} disabled={!preview.data || preview.isPlaceholderData} onClick={() => void send().catch(() => undefined)}>
             Roll back to step {to}
