@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from itertools import count
 from typing import Any
 
@@ -37,12 +37,36 @@ def installation() -> Iterator[Installation]:
 
 
 @pytest.fixture
+def newcomer(installation: Installation) -> Iterator[Tenant]:
+    """A tenant in which nobody has made the first steps."""
+    with _tenant(installation) as made:
+        yield made
+
+
+@pytest.fixture
 def tenant(installation: Installation) -> Iterator[Tenant]:
+    """A tenant whose first steps are done, as most tests want it."""
+    with _tenant(installation) as made:
+        yield welcomed(made)
+
+
+@pytest.fixture
+def other(installation: Installation) -> Iterator[Tenant]:
+    """Somebody else's."""
+    with _tenant(installation) as made:
+        yield welcomed(made)
+
+
+def welcomed(tenant: Tenant) -> Tenant:
+    tenant.call("PATCH", f"/api/tenants/{tenant.id}", {"settings": {"welcomed": True}})
+    return tenant
+
+
+@contextmanager
+def _tenant(installation: Installation) -> Iterator[Tenant]:
     made = installation.tenant(f"tenant-{next(_numbers)}")
-    # Its first steps are done, as most tests want it.
-    made.call("PATCH", f"/api/tenants/{made.id}", {"settings": {"welcomed": True}})
-    yield made
-    made.api.close()
+    with made.api:
+        yield made
 
 
 Visit = Callable[..., Visitor]

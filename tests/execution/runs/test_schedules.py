@@ -182,6 +182,7 @@ def _json(value: Any) -> str:
     ("body", "code"),
     [
         ({"cron": "61 * * * *"}, "bad_cron"),
+        ({"cron": "*/5 * * * * *"}, "bad_cron"),
         ({"cron": "0 0 30 2 *"}, "bad_cron"),
         ({"cron": "* * * * *", "timezone": "Mars/Olympus"}, "bad_time_zone"),
         ({"cron": "* * * * *", "timezone": "../../etc/passwd"}, "bad_time_zone"),

@@ -155,7 +155,7 @@ def test_wires_without_a_mark_for_failures(text: str, tmp_path: Path) -> None:
     hands = Hands(tmp_path, lambda call: result(call, text) if call.name == "write_file" else None)
     report, _ = work_through(HAIKU, hands)
     assert "I could not finish: write_file failed." in report
-    assert "write_file answered:\nNot allowed." in report
+    assert "write_file answered:\n\n```\nNot allowed.\n```" in report
 
 
 def test_tests_that_fail_are_not_said_to_pass(tmp_path: Path) -> None:
@@ -192,7 +192,7 @@ def test_what_it_cannot_do_it_notes_down(task: str, tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["NOTES.md"]
     assert task in (tmp_path / "NOTES.md").read_text()
     assert "I left a note in NOTES.md, and did nothing else." in report
-    assert "In the workspace\nNOTES.md" in report
+    assert "In the workspace\n\n```\nNOTES.md\n```" in report
     assert "not a real AI" in report
 
 

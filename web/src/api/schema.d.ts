@@ -4040,6 +4040,11 @@ export interface components {
              * Format: uuid
              */
             id: string;
+            /**
+             * Current
+             * @description It is the one that asks.
+             */
+            current: boolean;
             /** User Agent */
             user_agent: string;
             /**

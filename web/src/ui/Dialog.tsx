@@ -19,11 +19,14 @@ interface Props {
 /** A window above the page. The browser keeps focus inside and closes it with Escape. */
 export function Dialog({ title, onClose, children, footer, wide = false }: Props) {
   const ref = useRef<HTMLDialogElement>(null);
+  const body = useRef<HTMLDivElement>(null);
   const heading = useId();
   useEffect(() => {
     const dialog = ref.current!;
     const before = document.activeElement;
     dialog.showModal();
+    // The browser would choose the button that closes it.
+    body.current?.querySelector<HTMLElement>("input, textarea, select")?.focus();
     return () => {
       dialog.close();
       if (before instanceof HTMLElement) before.focus();
@@ -52,7 +55,9 @@ export function Dialog({ title, onClose, children, footer, wide = false }: Props
             <X size={16} />
           </IconButton>
         </header>
-        <div className="grid gap-4 overflow-y-auto px-5 py-4">{children}</div>
+        <div ref={body} className="grid gap-4 overflow-y-auto px-5 py-4">
+          {children}
+        </div>
         {footer && <footer className="flex flex-wrap items-center justify-end gap-2 border-t border-line px-5 py-3">{footer}</footer>}
       </div>
     </dialog>

@@ -97,6 +97,7 @@ class LoginRead(BaseModel):
     """One sign-in of yours."""
 
     id: UUID
+    current: bool = Field(description="It is the one that asks.")
     user_agent: str
     created_at: datetime
     last_used_at: datetime

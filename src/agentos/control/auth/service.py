@@ -289,7 +289,8 @@ async def who_am_i(work: Work) -> WhoAmI:
 
 async def list_logins(work: Work) -> list[LoginRead]:
     rows = await repository.live_logins(work.tx, _signed_in_user(work), work.now())
-    return [LoginRead.model_validate(row, from_attributes=False) for row in map(dict, rows)]
+    own = work.principal.login_id
+    return [LoginRead(**row, current=row["id"] == own) for row in map(dict, rows)]
 
 
 async def end_login(work: Work, login_id: UUID) -> None:

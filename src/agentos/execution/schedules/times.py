@@ -29,10 +29,16 @@ def zone(name: str) -> ZoneInfo:
         raise BadTimeZone(f"There is no time zone {name[:100]}.") from None
 
 
+_CRON_FIELDS = 5
+
+
 def check(timing: Timing) -> None:
     """Raises BadCron, BadTimeZone."""
     where = zone(timing.timezone)
     if timing.cron is not None:
+        # The library takes six as well, with seconds first; that would be an interval in disguise.
+        if len(timing.cron.split()) != _CRON_FIELDS:
+            raise BadCron(f"{timing.cron[:100]!r} is not a cron expression: it has five fields.")
         try:
             first = next(CronSim(timing.cron, datetime.now(where)), None)
         except CronSimError as error:

@@ -14,7 +14,7 @@ import { Problem } from "@/ui/Problem";
 import { Time } from "@/ui/Time";
 import { tell, tellProblem } from "@/ui/toasts";
 
-import { deviceOf, loginOfThisBrowser } from "./logins";
+import { deviceOf } from "./logins";
 import { Ask, Line, Lines, Loaded } from "./parts";
 import { ROLES } from "./roles";
 import { groupScopes } from "./scopes";
@@ -115,7 +115,6 @@ function Password() {
 function Logins() {
   const logins = $api.useQuery("get", "/api/auth/logins");
   const [ending, setEnding] = useState<Schemas["LoginRead"]>();
-  const here = loginOfThisBrowser(logins.data ?? [], navigator.userAgent);
   return (
     <Section title="Sign-ins" note="Where you are signed in.">
       <Loaded query={logins}>
@@ -127,7 +126,7 @@ function Logins() {
                 title={
                   <>
                     <span title={login.user_agent}>{deviceOf(login.user_agent)}</span>
-                    {login.id === here && <Badge tone="accent">This one</Badge>}
+                    {login.current && <Badge tone="accent">This one</Badge>}
                   </>
                 }
                 note={
@@ -136,7 +135,7 @@ function Logins() {
                   </>
                 }
                 actions={
-                  login.id !== here && (
+                  !login.current && (
                     <Button size="small" onClick={() => setEnding(login)} aria-label={`End the sign-in of ${deviceOf(login.user_agent)}`}>
                       End
                     </Button>
@@ -158,7 +157,6 @@ function Logins() {
           }}
         >
           <p>{deviceOf(ending.user_agent)} has to sign in again. Nothing that runs is stopped.</p>
-          {here === undefined && <p>It may be the one you use now; then you have to sign in again here.</p>}
         </Ask>
       )}
     </Section>

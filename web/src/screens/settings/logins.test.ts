@@ -1,11 +1,9 @@
 import { describe, expect, it } from "vitest";
 
-import { deviceOf, loginOfThisBrowser } from "./logins";
+import { deviceOf } from "./logins";
 
 const CHROME = "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/120.0.0.0 Safari/537.36";
 const SAFARI = "Mozilla/5.0 (iPhone; CPU iPhone OS 17_0 like Mac OS X) AppleWebKit/605.1.15 Version/17.0 Mobile/15E148 Safari/604.1";
-
-const login = (id: string, user_agent: string) => ({ id, user_agent, created_at: "", last_used_at: "", expires_at: "" });
 
 describe("a sign-in", () => {
   it("is called by its browser and system", () => {
@@ -14,16 +12,5 @@ describe("a sign-in", () => {
     expect(deviceOf(SAFARI)).toBe("Safari on iOS");
     expect(deviceOf("curl/8.0")).toBe("curl");
     expect(deviceOf("")).toBe("Another program");
-  });
-
-  it("is this browser's only if no other is alike", () => {
-    expect(loginOfThisBrowser([login("a", CHROME), login("b", SAFARI)], SAFARI)).toBe("b");
-    expect(loginOfThisBrowser([login("a", CHROME), login("b", CHROME)], CHROME)).toBeUndefined();
-    expect(loginOfThisBrowser([login("a", CHROME)], SAFARI)).toBeUndefined();
-  });
-
-  it("is found although the server cuts long names", () => {
-    const long = CHROME.padEnd(300, "x");
-    expect(loginOfThisBrowser([login("a", long.slice(0, 200))], long)).toBe("a");
   });
 });

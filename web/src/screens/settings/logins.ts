@@ -1,5 +1,3 @@
-import type { Schemas } from "@/api/types";
-
 const BROWSERS: [RegExp, string][] = [
   [/Edg\//, "Edge"],
   [/OPR\//, "Opera"],
@@ -23,15 +21,4 @@ export function deviceOf(userAgent: string): string {
   const browser = BROWSERS.find(([shape]) => shape.test(userAgent))?.[1] ?? "Another program";
   const system = SYSTEMS.find(([shape]) => shape.test(userAgent))?.[1];
   return system ? `${browser} on ${system}` : browser;
-}
-
-/**
- * The sign-in of this browser, if that can be known.
- *
- * The server does not say; but if only one of them came from a browser of exactly this version, it is this one.
- */
-export function loginOfThisBrowser(logins: Schemas["LoginRead"][], userAgent: string): string | undefined {
-  // The server keeps the first 200 characters.
-  const alike = logins.filter((login) => login.user_agent === userAgent.slice(0, 200));
-  return alike.length === 1 ? alike[0]!.id : undefined;
 }

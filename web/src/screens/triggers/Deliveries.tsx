@@ -36,7 +36,7 @@ export function Deliveries({ runId, actions }: { runId: string; actions: Schemas
             </span>
             {delivery.state === "waiting" && delivery.next_at && (
               <span className="text-soft">
-                next <Time at={delivery.next_at} />
+                tries again {Date.parse(delivery.next_at) - Date.now() < 10_000 ? "at once" : <Time at={delivery.next_at} />}
               </span>
             )}
             {delivery.error && <span className="w-full text-xs break-words text-bad">{delivery.error}</span>}

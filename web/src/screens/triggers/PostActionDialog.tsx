@@ -11,7 +11,6 @@ import { Problem } from "@/ui/Problem";
 import { AFTER, newPostAction, postActionBody, type PostActionForm, postActionOf, readHeaders, RUN_VARIABLES } from "./postAction";
 import { forgetPostActions, type Source } from "./PostActions";
 import { templateFault } from "./template";
-import { useFirstField } from "./useFirstField";
 
 type Setter = (change: Partial<PostActionForm>) => void;
 
@@ -29,7 +28,6 @@ export function PostActionDialog({ source, action, onClose }: { source: Source; 
   const update = $api.useMutation("patch", "/api/post-actions/{post_action_id}", options);
   const error = create.error ?? update.error;
   const formId = useId();
-  const firstField = useFirstField();
   const submit = (event: FormEvent) => {
     event.preventDefault();
     const body = postActionBody(form);
@@ -51,7 +49,7 @@ export function PostActionDialog({ source, action, onClose }: { source: Source; 
         </>
       }
     >
-      <form ref={firstField} id={formId} onSubmit={submit} className="grid gap-4">
+      <form id={formId} onSubmit={submit} className="grid gap-4">
         <div className="grid gap-4 sm:grid-cols-2">
           <TextField label="Name" required maxLength={100} value={form.name} onChange={(event) => set({ name: event.target.value })} />
           <SelectField label="When" value={form.after} onChange={(event) => set({ after: event.target.value as PostActionForm["after"] })}>

@@ -13,7 +13,6 @@ import { newTarget, newTiming, targetBody, targetChange, targetFault, targetOf, 
 import { keepSchedule, type Schedule } from "./scheduleQueries";
 import { TargetFields } from "./TargetFields";
 import { TimingFields } from "./TimingFields";
-import { useFirstField } from "./useFirstField";
 import { MISSED } from "./words";
 
 type Missed = Schedule["missed"];
@@ -22,7 +21,6 @@ type Missed = Schedule["missed"];
 export function ScheduleDialog({ schedule, onClose }: { schedule?: Schedule; onClose: () => void }) {
   const navigate = useNavigate();
   const formId = useId();
-  const firstField = useFirstField();
   const [name, setName] = useState(schedule?.name ?? "");
   const [target, setTarget] = useState(() => (schedule ? targetOf(schedule) : newTarget()));
   const [timing, setTiming] = useState(() => (schedule ? timingOf(schedule) : newTiming()));
@@ -71,7 +69,7 @@ export function ScheduleDialog({ schedule, onClose }: { schedule?: Schedule; onC
         </>
       }
     >
-      <form ref={firstField} id={formId} onSubmit={submit} className="grid gap-6">
+      <form id={formId} onSubmit={submit} className="grid gap-6">
         <TextField label="Name" required maxLength={100} value={name} placeholder="Morning report" onChange={(event) => setName(event.target.value)} />
         <Part title="What it does">
           <TargetFields form={target} onChange={setTarget} fixed={schedule !== undefined} placeholder="What is open today? Sum up in five lines." />

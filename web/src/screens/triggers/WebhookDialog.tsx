@@ -13,7 +13,6 @@ import { newTarget, targetBody, targetChange, targetFault, targetOf } from "./fo
 import { keepToken } from "./freshTokens";
 import { TargetFields } from "./TargetFields";
 import { templateFault } from "./template";
-import { useFirstField } from "./useFirstField";
 import { Variables } from "./Variables";
 import { keepWebhook, oneWebhook, type Webhook } from "./webhookQueries";
 
@@ -21,7 +20,6 @@ import { keepWebhook, oneWebhook, type Webhook } from "./webhookQueries";
 export function WebhookDialog({ webhook, onClose }: { webhook?: Webhook; onClose: () => void }) {
   const navigate = useNavigate();
   const formId = useId();
-  const firstField = useFirstField();
   const [name, setName] = useState(webhook?.name ?? "");
   const [target, setTarget] = useState(() => (webhook ? targetOf(webhook) : newTarget()));
   const [most, setMost] = useState(String(webhook?.max_unfinished ?? 20));
@@ -67,7 +65,7 @@ export function WebhookDialog({ webhook, onClose }: { webhook?: Webhook; onClose
         </>
       }
     >
-      <form ref={firstField} id={formId} onSubmit={submit} className="grid gap-4">
+      <form id={formId} onSubmit={submit} className="grid gap-4">
         <TextField label="Name" required maxLength={100} value={name} placeholder="Issues" onChange={(event) => setName(event.target.value)} />
         <TargetFields
           form={target}

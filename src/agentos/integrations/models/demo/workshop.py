@@ -45,6 +45,7 @@ _OTHER_LANGUAGE = re.compile(
     re.IGNORECASE,
 )
 # As many stages write files; those after them run commands.
+_BACKTICKS = re.compile("`+")
 _FILES = 2
 _LONGEST_TASK = 2_000
 _LONGEST_OUTPUT = 4_000
@@ -198,9 +199,18 @@ def _report(piece: Piece | None, stages: Sequence[_Stage], outcomes: Sequence[_O
     for stage, outcome in zip(stages, outcomes, strict=False):
         if stage.shown is not None or outcome.failed:
             heading = stage.shown or f"{outcome.tool} answered:"
-            blocks.append(f"{heading}\n{outcome.text[:_LONGEST_OUTPUT]}")
+            blocks.append(_quoted(heading, outcome.text[:_LONGEST_OUTPUT].rstrip("\n")))
     blocks.append(CONFESSION.format(what=_NOT_PREPARED if piece is None else _PREPARED))
     return "\n\n".join(blocks)
+
+
+def _quoted(heading: str, text: str) -> str:
+    """What a tool said, as Markdown that leaves it as it is."""
+    longest = max((len(run) for run in _BACKTICKS.findall(text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    if heading.startswith("$ "):
+        return f"{fence}\n{heading}\n{text}\n{fence}"
+    return f"{heading}\n\n{fence}\n{text}\n{fence}"
 
 
 def _verdict(piece: Piece | None, stages: Sequence[_Stage], outcomes: Sequence[_Outcome]) -> str:
