@@ -10,8 +10,15 @@ WORKDIR /src
 COPY requirements/runtime.txt requirements/
 RUN python3 -m venv /opt/agentos \
  && /opt/agentos/bin/pip install --no-cache-dir --require-hashes -r requirements/runtime.txt
+# Node builds the dashboard here; the image itself has none.
+COPY requirements/node.txt requirements/
+RUN python3 -m venv /opt/node \
+ && /opt/node/bin/pip install --no-cache-dir --require-hashes -r requirements/node.txt
 COPY pyproject.toml README.md LICENSE ./
+COPY tools tools
+COPY web web
 COPY src src
+RUN PYTHONPATH=src /opt/node/bin/python tools/dashboard.py build
 RUN /opt/agentos/bin/pip install --no-cache-dir --no-deps --no-build-isolation .
 
 FROM debian:bookworm-slim

@@ -108,9 +108,9 @@ class Visitor:
         return cast(list[str], found)
 
     def scrolls_sideways(self) -> bool:
-        """Whether the page, or its main part, which scrolls by itself, is wider than the window."""
-        wide = """[document.documentElement, document.querySelector("main")].some(
-            part => part !== null && part.scrollWidth > part.clientWidth)"""
+        # The content scrolls in a box of its own, not with the window.
+        wide = """[document.documentElement, document.querySelector("main")]
+        .some(each => each && each.scrollWidth > each.clientWidth)"""
         return cast(bool, self.page.evaluate(wide))
 
     def unexpected(self) -> list[str]:
