@@ -24,5 +24,5 @@ export default defineConfig({
   },
   server: { proxy },
   preview: { proxy },
-  test: { environment: "jsdom", include: ["src/**/*.test.{ts,tsx}"] },
+  test: { environment: "node", include: ["src/**/*.test.{ts,tsx}"] },
 });

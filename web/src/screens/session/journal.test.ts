@@ -1,3 +1,4 @@
+// @vitest-environment jsdom
 import { describe, expect, it } from "vitest";
 
 import { inForce, Journal, type ReadPage, type Step } from "./journal";
