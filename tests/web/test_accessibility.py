@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, expect
@@ -70,13 +69,10 @@ FILLED = [
 ]
 
 
-STILL: dict[str, Any] = {"reduced_motion": "reduce"}
-
-
 @pytest.fixture(scope="module")
 def at_empty(browser: Browser, installation: Installation) -> Iterator[Visitor]:
     tenant = installation.tenant("bare")
-    with tenant.api, visiting(browser, installation, **STILL) as visitor:
+    with tenant.api, visiting(browser, installation) as visitor:
         visitor.enter(welcomed(tenant).owner)
         yield visitor
 
@@ -86,14 +82,14 @@ def at_filled(
     browser: Browser, installation: Installation
 ) -> Iterator[tuple[Visitor, dict[str, str]]]:
     tenant = installation.tenant("rich")
-    with tenant.api, visiting(browser, installation, **STILL) as visitor:
+    with tenant.api, visiting(browser, installation) as visitor:
         visitor.enter(welcomed(tenant).owner)
         yield visitor, fill(tenant)
 
 
 @pytest.mark.parametrize("path", OUTSIDE)
 def test_everybody_can_come_in(visit: Visit, path: str) -> None:
-    visitor = visit(**STILL)
+    visitor = visit()
     visitor.expected.append("401")
     _expect_usable(visitor, path)
 
@@ -128,8 +124,7 @@ def _expect_usable(visitor: Visitor, path: str) -> None:
     page.emulate_media(color_scheme="dark")
     expect(page.locator("html")).to_have_attribute("data-theme", "dark")
     visitor.settle()
-    # All else is the same in both.
-    assert visitor.accessibility(["color-contrast"]) == [], "dark"
+    assert visitor.accessibility() == [], "dark"
     page.set_viewport_size({"width": PHONE[0], "height": PHONE[1]})
     assert not visitor.scrolls_sideways(), "on a phone it is wider than the window"
     assert visitor.unexpected() == []

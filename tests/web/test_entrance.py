@@ -80,7 +80,7 @@ def test_signing_out_ends_it_here_and_on_the_server(visit: Visit, tenant: Tenant
 
 def test_an_access_that_ran_out_is_renewed_without_a_word(visit: Visit, tenant: Tenant) -> None:
     visitor = visit()
-    visitor.expected.append("401")
+    visitor.expected += ["401", "no valid credentials"]
     visitor.sign_in(tenant.owner)
     visitor.context.clear_cookies(name="agentos_access")
     visitor.open("/sessions")

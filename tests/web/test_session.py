@@ -60,7 +60,7 @@ def test_a_rejection_tells_why(visit: Visit, tenant: Tenant) -> None:
     made = session(tenant, "say Ready.", title="Release", gates=[gate])
     page = _open(visit, tenant, f"/sessions/{made}")
     page.get_by_role("button", name=re.compile("^Reject")).click()
-    page.get_by_label("Reason").fill("Not on a Friday")
+    page.get_by_label(re.compile("^Why not")).fill("Not on a Friday")
     page.get_by_role("button", name="Reject", exact=True).click()
     expect(_title(page)).to_contain_text("Failed")
     page.goto("/needs-you?state=rejected")

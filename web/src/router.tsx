@@ -3,7 +3,7 @@ import { createRootRoute, createRoute, createRouter, lazyRouteComponent, Outlet,
 import { ApiProblem } from "@/api/problem";
 import { loadMe } from "@/api/session";
 import { basePath } from "@/lib/base";
-import { Broken, Missing } from "@/shell/Trouble";
+import { Broken, Nowhere } from "@/shell/Trouble";
 import { ScreenSkeleton, Shell } from "@/shell/Shell";
 
 type Reader<T> = (value: unknown) => T | undefined;
@@ -32,7 +32,7 @@ function fields<T extends Record<string, Reader<unknown>>>(readers: T) {
   };
 }
 
-const root = createRootRoute({ component: Outlet, notFoundComponent: Missing, errorComponent: Broken });
+const root = createRootRoute({ component: Outlet, notFoundComponent: Nowhere, errorComponent: Broken });
 
 const signIn = createRoute({
   getParentRoute: () => root,
@@ -225,7 +225,7 @@ export const router = createRouter({
   basepath: basePath || "/",
   defaultPreload: "intent",
   defaultPendingComponent: ScreenSkeleton,
-  defaultNotFoundComponent: Missing,
+  defaultNotFoundComponent: Nowhere,
   defaultErrorComponent: Broken,
   scrollRestoration: true,
 });

@@ -1,6 +1,7 @@
-import { expect, test } from "vitest";
+import { QueryClient, QueryObserver } from "@tanstack/react-query";
+import { expect, test, vi } from "vitest";
 
-import { concerns } from "./invalidation";
+import { concerns, Invalidation } from "./invalidation";
 
 const event = (type: string, data: Record<string, unknown> = {}) => ({ seq: 1, id: "e", at: "", type, data });
 const about = (path: Record<string, string>) => ({ params: { path } });
@@ -32,4 +33,27 @@ test("progress concerns the session itself, not the lists and sums", () => {
   expect(concerns(progress, "/api/sessions/{session_id}/steps", about({ session_id: "s1" }))).toBe(true);
   expect(concerns(progress, "/api/sessions", undefined)).toBe(false);
   expect(concerns(progress, "/api/usage", undefined)).toBe(false);
+});
+
+test("a first answer that was on its way when the event came is asked for again", async () => {
+  vi.useFakeTimers();
+  const client = new QueryClient();
+  const answers: ((state: string) => void)[] = [];
+  const seen: unknown[] = [];
+  const observer = new QueryObserver(client, {
+    queryKey: ["get", "/api/sessions/{session_id}", about({ session_id: "s1" })],
+    queryFn: () => new Promise((answer) => answers.push(answer)),
+  });
+  const end = observer.subscribe((result) => seen.push(result.data));
+  new Invalidation(client).add(event("session.completed", { session_id: "s1" }));
+  await vi.advanceTimersByTimeAsync(300);
+  answers[0]!("RUNNING");
+  await vi.advanceTimersByTimeAsync(600);
+  expect(answers).toHaveLength(2);
+  answers[1]!("COMPLETE");
+  await vi.advanceTimersByTimeAsync(600);
+  expect(seen.at(-1)).toBe("COMPLETE");
+  expect(answers).toHaveLength(2);
+  end();
+  vi.useRealTimers();
 });

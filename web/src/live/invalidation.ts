@@ -45,6 +45,14 @@ export function concerns(event: TenantEvent, path: string, init: Init | undefine
   return true;
 }
 
+/** Whether the answer to a query may be different after `event`, and it does not see to that itself. */
+function isAbout(event: TenantEvent, query: Query): boolean {
+  // Long lists bring themselves up to date: asking for all their pages again is too much.
+  if (query.meta?.live === "self") return false;
+  const [, path, init] = query.queryKey as [unknown, unknown, Init | undefined];
+  return typeof path === "string" && concerns(event, path, init);
+}
+
 /** Marks what events have changed as old, a few times a second at most. */
 export class Invalidation {
   private waiting: TenantEvent[] = [];
@@ -63,15 +71,11 @@ export class Invalidation {
 
   private flush(): void {
     const events = this.waiting;
-    this.waiting = [];
     this.timer = undefined;
-    void this.client.invalidateQueries({
-      predicate: (query: Query) => {
-        // Long lists bring themselves up to date: asking for all their pages again is too much.
-        if (query.meta?.live === "self") return false;
-        const [, path, init] = query.queryKey as [unknown, unknown, Init | undefined];
-        return typeof path === "string" && events.some((event) => concerns(event, path, init));
-      },
-    });
+    // A first answer that is on its way cannot be marked, and may be from before the event.
+    const coming = this.client.getQueryCache().findAll({ fetchStatus: "fetching", predicate: (query) => query.state.data === undefined });
+    this.waiting = [];
+    events.filter((event) => coming.some((query) => isAbout(event, query))).forEach((event) => this.add(event));
+    void this.client.invalidateQueries({ predicate: (query) => events.some((event) => isAbout(event, query)) });
   }
 }

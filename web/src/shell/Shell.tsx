@@ -44,7 +44,15 @@ function Frame() {
   useShortcut("?", "Show the shortcuts", () => setHelp(true));
   return (
     <div className="grid h-full grid-rows-[auto_minmax(0,1fr)_auto] md:grid-cols-[232px_minmax(0,1fr)] md:grid-rows-[minmax(0,1fr)]">
-      <a href="#main" className="sr-only focus:not-sr-only focus:absolute focus:z-50 focus:rounded-md focus:bg-raised focus:p-3">
+      <a
+        href="#main"
+        onClick={(event) => {
+          // With a <base>, "#main" would be a place on the first page.
+          event.preventDefault();
+          document.getElementById("main")?.focus();
+        }}
+        className="sr-only focus:not-sr-only focus:absolute focus:z-50 focus:rounded-md focus:bg-raised focus:p-3"
+      >
         Skip to content
       </a>
       {PLACES.map((place) => (

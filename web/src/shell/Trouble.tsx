@@ -17,6 +17,15 @@ export function Missing() {
   );
 }
 
+/** There is nothing at this address, and nobody need have signed in to see that. */
+export function Nowhere() {
+  return (
+    <main>
+      <Missing />
+    </main>
+  );
+}
+
 /** A screen that could not be shown. */
 export function Broken({ error, reset }: { error: unknown; reset?: () => void }) {
   return (

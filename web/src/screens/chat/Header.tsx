@@ -23,7 +23,7 @@ export function Header({ q }: { q: string | undefined }) {
     <header className="grid gap-2 border-b border-line px-4 py-3">
       <div className="flex min-w-0 items-center gap-3">
         <h1 className="min-w-0 truncate text-lg font-semibold">
-          <Link to="/teams/$teamId" params={{ teamId: team.id }} className="rounded-sm hover:underline">
+          <Link to="/teams/$teamId" params={{ teamId: team.id }} className="block min-h-6 truncate rounded-sm hover:underline">
             {team.name}
           </Link>
         </h1>

@@ -91,7 +91,9 @@ function Shown({ session }: { session: Schemas["SessionDetails"] }) {
       }),
     [navigate, session.id, tab],
   );
-  const start = (action: Action) => setOpen({ action, seq: Math.min(search.step ?? last, last) });
+  // The journal may still be on its way; the session itself knows how long it is.
+  const end = last || session.steps;
+  const start = (action: Action) => setOpen({ action, seq: Math.min(search.step ?? end, end) });
 
   return (
     <Page

@@ -30,7 +30,12 @@ export function Sessions() {
   const filter = route.useSearch();
   const mayStart = useMay("sessions:write");
   const init = { params: { query: { ...queryOf(filter), limit: PAGE } } };
-  const query = $api.useInfiniteQuery("get", "/api/sessions", init, { ...paged, meta: { live: "self" } });
+  const query = $api.useInfiniteQuery("get", "/api/sessions", init, {
+    ...paged,
+    meta: { live: "self" },
+    // Comparing thousands of sessions with themselves for each new page would be felt.
+    structuralSharing: false,
+  });
   useFreshSessions(init);
   const sessions = itemsOf(query.data);
   const navigate = useNavigate();

@@ -30,7 +30,7 @@ export function Target({ of, linked = false }: { of: Targeted; linked?: boolean 
 
 function Worded({ icon, children }: { icon: React.ReactNode; children: React.ReactNode }) {
   return (
-    <span className="inline-flex min-w-0 items-center gap-1.5">
+    <span className="inline-flex max-w-full min-w-0 items-center gap-1.5">
       <span className="shrink-0 text-faint">{icon}</span>
       <span className="truncate">{children}</span>
     </span>
