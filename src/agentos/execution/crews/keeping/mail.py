@@ -8,6 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from agentos.contracts.events import MessageStarted
+from agentos.execution.crews.hints import Handed
 from agentos.execution.crews.keeping.claims import Claim, hold
 from agentos.kernel.database import Transaction
 from agentos.kernel.outbox import Outbox
@@ -29,37 +30,69 @@ class Mail:
     run_id: UUID | None
     attachments: list[dict[str, Any]]
     cancel_requested: bool
+    position: int
+
+    @classmethod
+    def handed(cls, handed: Handed) -> Mail:
+        """One that is running since it was queued."""
+        return cls(
+            id=handed.message_id,
+            attempt=1,
+            text=handed.text,
+            author=handed.author,
+            source=handed.source,
+            run_id=handed.run_id,
+            attachments=handed.attachments,
+            cancel_requested=False,
+            position=handed.position,
+        )
 
 
-_COLUMNS = "id, attempt, text, author, source, run_id, attachments, cancel_requested"
+@dataclass
+class Progress:
+    """How far a keeper is with its team's messages."""
+
+    # Of the last one that it took up. What is handed over late may have ended long since.
+    position: int = 0
+    # One that was handed over and could not be given at once: no agent has had it.
+    waiting: UUID | None = None
 
 
-async def next_mail(tx: Transaction, outbox: Outbox, claim: Claim, now: datetime) -> Mail | None:
+_COLUMNS = "id, attempt, text, author, source, run_id, attachments, cancel_requested, position"
+
+
+async def next_mail(
+    tx: Transaction, outbox: Outbox, claim: Claim, now: datetime, unbegun: UUID | None = None
+) -> Mail | None:
     """The message to give to the agent now, which is running from here on; None: there is none.
 
-    One that was running already was given to an agent that is gone. Raises Lost.
+    One that was running already was given to an agent that is gone, but for `unbegun`. Raises Lost.
     """
     await hold(tx, claim)
     row = await tx.row(
         # Materialized: a joined subquery may be asked for its one row again and again, and find
         # another one each time.
         f"""with n as materialized (
-                select id from team_messages
+                select id, (state <> 'running' or id is distinct from $4)::integer as more
+                from team_messages
                 where tenant_id = $1 and team_id = $2 and state in ('queued', 'running')
                 order by position limit 1 for update)
-            update team_messages m set state = 'running', attempt = attempt + 1,
+            update team_messages m set state = 'running', attempt = attempt + n.more,
                 started_at = coalesce(started_at, $3)
             from n where m.tenant_id = $1 and m.id = n.id
-            returning m.{_COLUMNS.replace(", ", ", m.")}""",  # noqa: S608 - names of ours
+            returning n.more, m.{_COLUMNS.replace(", ", ", m.")}""",  # noqa: S608 - names of ours
         claim.tenant_id,
         claim.team_id,
         now,
+        unbegun,
     )
     if row is None:
         return None
-    mail = Mail(**row)
-    event = MessageStarted(message_id=mail.id, team_id=claim.team_id, attempt=mail.attempt)
-    await outbox.announce(tx, claim.tenant_id, now, event)
+    more, *columns = row.values()
+    mail = Mail(*columns)
+    if more:
+        event = MessageStarted(message_id=mail.id, team_id=claim.team_id, attempt=mail.attempt)
+        await outbox.announce(tx, claim.tenant_id, now, event)
     return mail
 
 

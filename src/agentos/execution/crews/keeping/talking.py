@@ -33,11 +33,12 @@ from agentos.contracts.crew import (
     to_agent_subject,
 )
 from agentos.contracts.events import Event
+from agentos.execution.crews.hints import Handed
 from agentos.execution.crews.keeping import asking, mail
 from agentos.execution.crews.keeping.asking import Decision
 from agentos.execution.crews.keeping.attachments import AttachmentFailed, bring_attachments
 from agentos.execution.crews.keeping.claims import Claim, hold
-from agentos.execution.crews.keeping.mail import MOST_ATTEMPTS, Mail
+from agentos.execution.crews.keeping.mail import MOST_ATTEMPTS, Mail, Progress
 from agentos.execution.crews.keeping.words import error_of, text_of
 from agentos.execution.crews.messages.finishing import MOST_DEEDS, Outcome, finish
 from agentos.execution.crews.parts import CrewParts
@@ -74,11 +75,19 @@ class _Given:
 class Talk:
     """One life of a team's sidecar, seen from its keeper."""
 
-    def __init__(self, parts: CrewParts, claim: Claim, workspace: Workspace, answer_seconds: int):
+    def __init__(
+        self,
+        parts: CrewParts,
+        claim: Claim,
+        workspace: Workspace,
+        answer_seconds: int,
+        progress: Progress,
+    ):
         self._parts = parts
         self._claim = claim
         self._workspace = workspace
         self.answer_seconds = answer_seconds
+        self._progress = progress
         self._given: _Given | None = None
         self._boot: str | None = None
         self._ready = False
@@ -137,6 +146,15 @@ class Talk:
         elif given.accepted_by is None and now - given.sent_at >= _AGAIN_SECONDS and self._ready:
             await self._give(given)
 
+    async def take(self, handed: Handed, *, now: bool) -> None:
+        """Gives the agent a message that is handed over. Not `now`: when it was looked around."""
+        if handed.position <= self._progress.position:
+            return
+        self._progress.waiting = handed.message_id
+        self._expecting = True
+        if now and self._given is None and self._ready:
+            await self._begin(Mail.handed(handed))
+
     async def look(self) -> None:
         """Looks whether people have sent a message, want one stopped, or have decided a request."""
         self._expecting = True
@@ -180,10 +198,14 @@ class Talk:
     async def _take_next(self) -> None:
         claim, now = self._claim, self._parts.clock.now()
         async with self._parts.db.transaction(tenant_id=claim.tenant_id) as tx:
-            found = await mail.next_mail(tx, self._parts.outbox, claim, now)
+            found = await mail.next_mail(tx, self._parts.outbox, claim, now, self._progress.waiting)
         self._expecting = found is not None
-        if found is None:
-            return
+        if found is not None:
+            await self._begin(found)
+
+    async def _begin(self, found: Mail) -> None:
+        """With a message that is running from here on."""
+        self._progress.position = max(self._progress.position, found.position)
         if found.attempt > MOST_ATTEMPTS + 1:
             await self._finish(found.id, _given_up(found))
         elif found.cancel_requested and found.attempt == 1:
@@ -202,6 +224,7 @@ class Talk:
                 found.id, Outcome("failed", error=error.message, error_code=error.code)
             )
             return
+        self._progress.waiting = None
         self._given = _Given(found, self._frame(found, paths), attempt=found.attempt)
         await self._give(self._given)
 
