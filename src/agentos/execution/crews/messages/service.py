@@ -53,9 +53,13 @@ async def send_message(
 ) -> MessageRead:
     """Puts a message at the end of the team's queue. A stopped team keeps it until it is deployed."""
     work.require(Scope.MESSAGES_WRITE)
-    return await enqueue(
+    message = await enqueue(
         work, front.hints.bus, team_id, text=body.text, attachments=body.attachments
     )
+    if message.state == "running" and message.session_id is None:
+        # An agent CLI's first model call is near. Nobody has had the time to set a budget for it.
+        front.no_budget(work.tenant_id, message.id)
+    return message
 
 
 async def enqueue(
