@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from datetime import datetime
 from typing import Protocol
 from uuid import UUID
@@ -45,13 +45,17 @@ class Outbox:
 
     async def announce(
         self, tx: Transaction, tenant_id: UUID, at: datetime, *events: Announced
-    ) -> None:
+    ) -> list[UUID]:
+        """Returns the ids of the events."""
+        ids = [uuid7() for _ in events]
         for first in range(0, len(events), _AT_ONCE):
             some = events[first : first + _AT_ONCE]
-            await tx.execute(_INSERT[len(some)], tenant_id, at, *_values(some))
+            values = _values(ids[first:], some)
+            await tx.execute(_INSERT[len(some)], tenant_id, at, *values)
         tx.after_commit(self.wake)
+        return ids
 
 
-def _values(events: Sequence[Announced]) -> Iterator[object]:
-    for event in events:
-        yield from (uuid7(), event.type, msgspec.to_builtins(event))
+def _values(ids: Iterable[UUID], events: Iterable[Announced]) -> Iterator[object]:
+    for event_id, event in zip(ids, events, strict=False):
+        yield from (event_id, event.type, msgspec.to_builtins(event))

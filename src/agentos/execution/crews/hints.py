@@ -16,6 +16,12 @@ def handed_subject(team_id: UUID) -> str:
     return f"platform.crews.handed.{team_id}"
 
 
+def ended_subject(team_id: UUID) -> str:
+    """Where keepers tell, once that is committed, that a message of a team has ended: an
+    `Unnumbered` event. No sandbox has rights on it."""
+    return f"platform.crews.ended.{team_id}"
+
+
 class Handed(msgspec.Struct, frozen=True, kw_only=True):
     """A message that is `running` since the transaction that queued it: its team had no other.
 

@@ -15,6 +15,7 @@ from uuid import UUID
 import msgspec
 
 from agentos.contracts.crew import BadFrame, Chat, Chunk, chat_subject, decode_chat
+from agentos.execution.crews.hints import ended_subject
 from agentos.execution.pulse.live import WATCHED_SECONDS, WATCHED_SUBJECT
 from agentos.gateway.events.frames import Frame
 from agentos.kernel.bus import Bus, Message, Subscription
@@ -30,13 +31,35 @@ _MOST_BYTES = 64 * 1024
 class Piece:
     """Something that was said or done, as it goes to watchers."""
 
+    # Of the event that it tells of; None: it tells of none.
+    event_id: UUID | None = None
+
     def __init__(self, team_id: UUID, chat: Chat):
-        self.kind = "chunk" if isinstance(chat, Chunk) else "activity"
+        kind = "chunk" if isinstance(chat, Chunk) else "activity"
         body = {**msgspec.to_builtins(chat), "team_id": str(team_id)}
         # Beside the events of a tenant it needs the same kind of name as they have.
-        body["type"] = f"message.{self.kind}"
+        body["type"] = f"message.{kind}"
         self.frame = Frame(None, body["type"], msgspec.json.encode(body))
-        self.sse = b"event: %b\ndata: %b\n\n" % (self.kind.encode(), self.frame.data)
+        self.sse = b"event: %b\ndata: %b\n\n" % (kind.encode(), self.frame.data)
+
+
+class Early(Piece):
+    """An event about a message, as its keeper tells it: before the relay, after the commit."""
+
+    def __init__(self, data: bytes):
+        """Raises msgspec.DecodeError."""
+        head = _head.decode(data)
+        self.event_id = head.id
+        self.frame = Frame(None, head.type, data)
+        self.sse = self.frame.sse
+
+
+class _Head(msgspec.Struct):
+    id: UUID
+    type: str
+
+
+_head = msgspec.json.Decoder(_Head)
 
 
 class _Room:
@@ -45,7 +68,7 @@ class _Room:
     def __init__(self, team_id: UUID):
         self.team_id = team_id
         self.listeners: dict[object, Hear] = {}
-        self.opening: asyncio.Task[Subscription] | None = None
+        self.opening: asyncio.Task[list[Subscription]] | None = None
 
     async def hear(self, message: Message) -> None:
         if len(message.data) > _MOST_BYTES:
@@ -54,7 +77,13 @@ class _Room:
             chat = decode_chat(message.data)
         except BadFrame:
             return
-        piece = Piece(self.team_id, chat)
+        self._tell(Piece(self.team_id, chat))
+
+    async def hear_end(self, message: Message) -> None:
+        with suppress(msgspec.DecodeError):
+            self._tell(Early(message.data))
+
+    def _tell(self, piece: Piece) -> None:
         for hear in list(self.listeners.values()):
             hear(piece)
 
@@ -82,8 +111,7 @@ class Chats:
         room = self._rooms.setdefault(place, _Room(team_id))
         room.listeners[mark] = hear
         if room.opening is None:
-            subject = chat_subject(tenant_id, team_id)
-            room.opening = asyncio.create_task(self._bus.subscribe(subject, room.hear))
+            room.opening = asyncio.create_task(self._open(tenant_id, room))
         try:
             # Shielded: whoever came first may leave while others still wait for it.
             await asyncio.shield(room.opening)
@@ -94,6 +122,19 @@ class Chats:
             if not room.listeners and self._rooms.get(place) is room:
                 del self._rooms[place]
                 await _close(room)
+
+    async def _open(self, tenant_id: UUID, room: _Room) -> list[Subscription]:
+        opened: list[Subscription] = []
+        try:
+            for subject, hear in (
+                (chat_subject(tenant_id, room.team_id), room.hear),
+                (ended_subject(room.team_id), room.hear_end),
+            ):
+                opened.append(await self._bus.subscribe(subject, hear))
+        except BaseException:
+            await _unsubscribe(opened)
+            raise
+        return opened
 
     async def close(self) -> None:
         if self._asking is not None:
@@ -122,6 +163,11 @@ async def _close(room: _Room) -> None:
     assert room.opening is not None, "somebody has listened"
     room.opening.cancel()
     (opened,) = await asyncio.gather(room.opening, return_exceptions=True)
-    if isinstance(opened, Subscription):
+    if isinstance(opened, list):
+        await _unsubscribe(opened)
+
+
+async def _unsubscribe(subscriptions: list[Subscription]) -> None:
+    for subscription in subscriptions:
         with suppress(AgentOSError):
-            await opened.unsubscribe()
+            await subscription.unsubscribe()
