@@ -109,6 +109,8 @@ async def enqueue(
     ]
     if message.state == "running":
         events.append(MessageStarted(message_id=message_id, team_id=team_id, attempt=1))
+        # Before the relay is woken: the agent is what people wait for.
+        work.tx.after_commit(lambda: CrewHints(bus).handed(team_id, _handed(team, message)))
     await work.record(
         "message.sent",
         *events,
@@ -116,7 +118,6 @@ async def enqueue(
         after={"team_id": str(team_id), "position": message.position},
     )
     if message.state == "running":
-        work.tx.after_commit(lambda: CrewHints(bus).handed(team_id, _handed(team, message)))
         return message
     started = await start_next(work.tx, team, now)
     await work.outbox.announce(work.tx, work.tenant_id, now, *started)
