@@ -16,6 +16,8 @@ from tests.execution.pulse.conftest import script
 from websockets.asyncio.client import ClientConnection, connect
 
 from agentos.contracts.crew import Chunk, chat_subject, encode
+from agentos.contracts.events import MessageFinished, encode_unnumbered
+from agentos.execution.crews.hints import ended_subject
 from agentos.tenancy.principals import Scope
 
 # ruff: noqa: F811 - fixtures are arguments, too
@@ -89,6 +91,30 @@ async def test_the_words_of_a_watched_team_come_beside_events(lab: TeamLab) -> N
     assert numbers == list(range(len(numbers)))
     assert len(numbers) >= 2
     assert text == (await lab.message(team_id, sent["id"]))["answer"]
+
+
+async def test_an_end_comes_at_once_and_again_with_its_number(lab: TeamLab) -> None:
+    team_id = await lab.team(deploy=False)
+    async with lab.relaying(), listening(lab, lab.person.token) as client:
+        await client.watch(team_id)
+        event = MessageFinished(
+            message_id=UUID(int=1),
+            team_id=team_id,
+            state="answered",
+            answer="Done.",
+            error=None,
+            cost_micros=0,
+        )
+        tenant_id, now = lab.person.tenant_id, lab.clock.now()
+        async with lab.parts.db.transaction(tenant_id=tenant_id) as tx:
+            (event_id,) = await lab.parts.outbox.announce(tx, tenant_id, now, event)
+        data = encode_unnumbered(tenant_id, event_id, now, event)
+        await lab.parts.bus.publish(ended_subject(team_id), data)
+        told = [await client.next("message.finished") for _ in range(2)]
+    assert sorted("seq" in each for each in told) == [False, True]
+    numbered, early = sorted(told, key=lambda each: "seq" in each, reverse=True)
+    del numbered["seq"]
+    assert numbered == early
 
 
 async def test_only_while_it_is_watched(lab: TeamLab) -> None:

@@ -35,9 +35,11 @@ class FakeGateway:
         self.path = path
         self.requests: list[Request] = []
         self.gone = asyncio.Event()
+        self.connections = 0
         self.serving: Serving = say_hello
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
         try:
             request = Request(await reader.readuntil(b"\r\n\r\n"))
             if "content-length" in request.headers:
@@ -294,6 +296,40 @@ async def test_a_gateway_that_is_away_is_a_502(client: Client, gateway: FakeGate
     status, body = await client.whole()
     assert status == 502
     assert json.loads(body)["error"]["type"] == "api_error"
+
+
+async def test_a_connection_is_open_before_it_is_needed(
+    forwarder: Forwarder, gateway: FakeGateway
+) -> None:
+    forwarder.use("t")
+    async with asyncio.timeout(10):
+        while gateway.connections == 0:  # noqa: ASYNC110 - counted elsewhere
+            await asyncio.sleep(0.01)
+    client = await Client.to(forwarder)
+    await client.send("GET /api/ai/x HTTP/1.1")
+    assert await client.whole() == (200, b"hello")
+    assert gateway.connections == 1
+    client.writer.close()
+
+
+async def test_a_connection_that_has_ended_meanwhile_is_not_used(
+    forwarder: Forwarder, gateway: FakeGateway
+) -> None:
+    async def closes(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.close()
+
+    gateway.path.unlink()
+    server = await asyncio.start_unix_server(closes, gateway.path)
+    forwarder.use("t")
+    await asyncio.sleep(0.1)
+    server.close()
+    gateway.path.unlink()
+    server = await asyncio.start_unix_server(gateway.serve, gateway.path)
+    client = await Client.to(forwarder)
+    await client.send("GET /api/ai/x HTTP/1.1")
+    assert await client.whole() == (200, b"hello")
+    client.writer.close()
+    server.close()
 
 
 async def test_a_gateway_that_says_nothing_is_a_502(client: Client, gateway: FakeGateway) -> None:

@@ -648,6 +648,25 @@ def encode_envelope(
     )
 
 
+class Unnumbered(msgspec.Struct, frozen=True, kw_only=True):
+    """An event that is committed, told before it has its place in the stream.
+
+    It comes again with its number and the same id. Whoever hears both may ignore either.
+    """
+
+    id: UUID
+    type: str
+    tenant_id: UUID
+    at: datetime
+    data: Event
+
+
+def encode_unnumbered(tenant_id: UUID, event_id: UUID, at: datetime, event: Event) -> bytes:
+    return msgspec.json.encode(
+        Unnumbered(id=event_id, type=event.type, tenant_id=tenant_id, at=at, data=event)
+    )
+
+
 def subject(tenant_id: UUID, event_type: str) -> str:
     """The NATS subject an event is published on.
 

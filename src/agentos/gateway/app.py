@@ -323,6 +323,7 @@ def _pulse(parts: Parts, models: ModelParts) -> PulseFront:
         ),
         payloads=Payloads(parts.db, parts.objects),
         hosts=settings.tool_hosts,
+        no_budget=models.router.escrow.no_budget,
     )
 
 

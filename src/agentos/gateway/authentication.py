@@ -44,6 +44,9 @@ class Authenticator:
         self._clock = clock
         self._known: dict[bytes, Identity] = {}
         self._reading: dict[bytes, asyncio.Lock] = {}
+        # By tenant, and until when that is believed. A service token says all else by itself, and
+        # each message to a team has one of its own.
+        self._plans: dict[TenantId, tuple[Plan, float]] = {}
 
     async def identify(self, credential: str) -> Identity:
         """The identity behind a credential; raises Unauthenticated."""
@@ -104,7 +107,7 @@ class Authenticator:
             scopes=known_scopes(row["scopes"]),
             plan=row["plan"],
         )
-        return _identity(principal, plan_for(row["plan"], row["limits"]), row["expires_at"])
+        return self._identity(principal, plan_for(row["plan"], row["limits"]), row["expires_at"])
 
     async def _webhook(self, token: OpaqueToken) -> Identity:
         async with self._db.transaction(tenant_id=token.tenant_id) as tx:
@@ -119,25 +122,39 @@ class Authenticator:
             scopes=frozenset(),
             plan=row["plan"],
         )
-        return _identity(principal, plan_for(row["plan"], row["limits"]), None)
+        return self._identity(principal, plan_for(row["plan"], row["limits"]), None)
 
     async def _service(self, credential: str) -> Identity:
         claims = self._tokens.read_service(credential)
-        async with self._db.transaction(tenant_id=claims.tenant_id) as tx:
-            row = await tx.row("select plan, limits from tenants where id = $1", claims.tenant_id)
-        if row is None:
-            raise TokenInvalid()
+        plan, until = await self._plan(claims.tenant_id)
         principal = Principal(
             kind=PrincipalKind.SERVICE,
             id=claims.subject,
             name=claims.subject,
             tenant_id=claims.tenant_id,
             scopes=claims.scopes,
-            plan=row["plan"],
+            plan=plan.name,
             team_id=claims.team_id,
             session_id=claims.session_id,
         )
-        return _identity(principal, plan_for(row["plan"], row["limits"]), claims.expires_at)
+        return Identity(principal, plan.requests_per_minute, claims.expires_at, until)
+
+    async def _plan(self, tenant_id: TenantId) -> tuple[Plan, float]:
+        """The plan of a tenant that exists, and until when that is believed."""
+        known = self._plans.get(tenant_id)
+        if known is not None and known[1] >= time.monotonic():
+            return known
+        async with self._db.transaction(tenant_id=tenant_id) as tx:
+            row = await tx.row("select plan, limits from tenants where id = $1", tenant_id)
+        if row is None:
+            raise TokenInvalid()
+        return self._learn(tenant_id, plan_for(row["plan"], row["limits"]))
+
+    def _learn(self, tenant_id: TenantId, plan: Plan) -> tuple[Plan, float]:
+        if len(self._plans) >= _MOST_ENTRIES:
+            self._plans.clear()
+        learnt = self._plans[tenant_id] = plan, time.monotonic() + TRUST_SECONDS
+        return learnt
 
     async def _user(self, credential: str) -> Identity:
         claims = self._tokens.read_access(credential)
@@ -158,10 +175,9 @@ class Authenticator:
             role=role,
             platform_admin=row["platform_admin"],
         )
-        return _identity(principal, plan_for(row["plan"], row["limits"]), claims.expires_at)
+        return self._identity(principal, plan_for(row["plan"], row["limits"]), claims.expires_at)
 
-
-def _identity(principal: Principal, plan: Plan, expires_at: datetime | None) -> Identity:
-    return Identity(
-        principal, plan.requests_per_minute, expires_at, time.monotonic() + TRUST_SECONDS
-    )
+    def _identity(self, principal: Principal, plan: Plan, expires_at: datetime | None) -> Identity:
+        """Of what was read just now."""
+        plan, until = self._learn(principal.tenant_id, plan)
+        return Identity(principal, plan.requests_per_minute, expires_at, until)

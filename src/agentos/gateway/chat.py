@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from contextlib import AsyncExitStack, suppress
 from typing import Annotated
 from uuid import UUID
@@ -41,7 +42,9 @@ _HEARTBEAT_SECONDS = 15.0
 # A watcher that is so many pieces behind is let go: what it missed is in the messages.
 _MOST_WAITING = 1000
 _STATES = TypeFilter(prefixes=("message.",))
-_FINISHED = TypeFilter(exact=frozenset({"message.finished"}))
+_END = "message.finished"
+_FINISHED = TypeFilter(exact=frozenset({_END}))
+_MOST_ENDS = 100
 # A row is looked at this often in any case: an event may be late.
 _LOOK_SECONDS = 2.0
 
@@ -54,6 +57,7 @@ class _Data(msgspec.Struct):
 class _About(msgspec.Struct):
     """What an event about a message says of where it belongs."""
 
+    id: UUID
     data: _Data
 
 
@@ -84,6 +88,8 @@ class ChatStream(Response):
         self._credential = credential
         # None: it is over.
         self._waiting: asyncio.Queue[bytes | None] = asyncio.Queue()
+        # The last ends that were told: each comes from the team's keeper, and from the relay.
+        self._ends: deque[UUID] = deque(maxlen=_MOST_ENDS)
 
     async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - ASGI's signature
         async with AsyncExitStack() as stack:
@@ -122,7 +128,14 @@ class ChatStream(Response):
             await asyncio.gather(*tasks, return_exceptions=True)
 
     def _hear(self, piece: Piece) -> None:
-        self._put(piece.sse)
+        if piece.event_id is None or self._is_news(piece.event_id):
+            self._put(piece.sse)
+
+    def _is_news(self, event_id: UUID) -> bool:
+        if event_id in self._ends:
+            return False
+        self._ends.append(event_id)
+        return True
 
     def _put(self, data: bytes) -> None:
         if self._waiting.qsize() < _MOST_WAITING:
@@ -143,8 +156,10 @@ class ChatStream(Response):
                 if not frames:
                     self._put(b":\n\n")
                 for frame in frames:
-                    about = _place(frame)
-                    if about is not None and about.team_id == self._team_id:
+                    about = _about_of(frame)
+                    if about is None or about.data.team_id != self._team_id:
+                        continue
+                    if frame.type != _END or self._is_news(about.id):
                         self._put(frame.sse)
         self._end()
         await asyncio.Event().wait()  # until what waits is written
@@ -156,9 +171,9 @@ class ChatStream(Response):
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
-def _place(frame: Frame) -> _Data | None:
+def _about_of(frame: Frame) -> _About | None:
     """Of which message an event tells; None if it is no event, but about the stream."""
-    return _about.decode(frame.data).data if frame.type.startswith("message.") else None
+    return _about.decode(frame.data) if frame.type.startswith("message.") else None
 
 
 async def _body(send: Send, data: bytes) -> None:
@@ -230,8 +245,8 @@ async def _finished(feed: Feed, message_id: UUID) -> None:
         async with asyncio.timeout(_LOOK_SECONDS):
             while True:
                 for frame in await feed.take():
-                    about = _place(frame)
-                    if about is not None and about.message_id == message_id:
+                    about = _about_of(frame)
+                    if about is not None and about.data.message_id == message_id:
                         return
 
 

@@ -11,16 +11,19 @@ import http.client
 import json
 import logging
 import re
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import nats.errors
 import nats.js.errors
-from nats.aio.client import Client
+from nats.aio.client import DEFAULT_BUFFER_SIZE, Client, Srv
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription as NatsSubscription
+from nats.aio.transport import TcpTransport
 from nats.js.api import (
     DiscardPolicy,
     Header,
@@ -103,17 +106,19 @@ class Bus:
         *,
         name: str,
         on_state: Callable[[str], None] | None = None,
+        socket: Path | None = None,
         timeout: float = 15.0,
     ) -> Bus:
         """Connected, or `Unavailable` after `timeout` seconds of trying.
 
-        `url` may list several servers, separated by commas. A callable gives fresh credentials
+        `url` may list several servers, separated by commas; with a unix `socket`, that leads to
+        the server, whatever its address. A callable gives fresh credentials
         at every connect, which lets a connection outlive its JWT. `on_state` hears
         "connected", "disconnected" and "closed" (for good: revoked, expired or closed by us).
         Neither may block or raise: both run inside the client's reconnect loop.
         """
         identity = _Identity(credentials)
-        client = _Client(renewable=callable(credentials))
+        client = _Client(renewable=callable(credentials), socket=socket)
         tell = on_state or (lambda _state: None)
 
         async def connected() -> None:
@@ -319,9 +324,18 @@ class _Identity:
 class _Client(Client):
     """nats-py closes for good on any -ERR; most of them only mean "connect again"."""
 
-    def __init__(self, *, renewable: bool) -> None:
+    def __init__(self, *, renewable: bool, socket: Path | None = None) -> None:
         super().__init__()
         self._renewable = renewable
+        self._socket = socket
+
+    async def _connect_to_server(self, s: Srv) -> None:
+        if self._socket is None:
+            await super()._connect_to_server(s)
+            return
+        s.last_attempt = time.monotonic()
+        transport = self._transport = _UnixTransport(self._socket)
+        await transport.connect(s.uri, DEFAULT_BUFFER_SIZE, self.options["connect_timeout"])
 
     async def _process_err(self, err_msg: str) -> None:
         # The protocol has no error codes; these are its fixed phrases, lower-cased by the parser.
@@ -332,6 +346,20 @@ class _Client(Client):
             await super()._process_err(err_msg)
         else:
             await self._process_op_err(nats.errors.Error(f"nats: {err_msg}"))
+
+
+class _UnixTransport(TcpTransport):
+    """Reaches the server through a unix socket that leads to it."""
+
+    def __init__(self, socket: Path) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._socket = socket
+
+    async def connect(self, uri: object, buffer_size: int, connect_timeout: int) -> None:  # noqa: ARG002 - the client's signature
+        async with asyncio.timeout(connect_timeout):
+            reader, writer = await asyncio.open_unix_connection(self._socket, limit=buffer_size)
+        self._bare_io_reader = self._io_reader = reader
+        self._bare_io_writer = self._io_writer = writer
 
 
 class _translated:  # noqa: N801 - reads as a verb where it is used, like contextlib.suppress

@@ -82,6 +82,11 @@ class Agent:
         return self._provider
 
     @property
+    def up(self) -> Provider | None:
+        """The provider, if it is ready now."""
+        return self._provider if self.state == "up" and self._settled.is_set() else None
+
+    @property
     def conversation(self) -> str | None:
         """What the conversation is resumed by; None: there is none."""
         if self._provider is not None and self._provider.conversation:

@@ -119,8 +119,8 @@ class Asking:
         died = "The agent's process ended while it worked on this message."
         while self._answers.asked(self.message.message_id) < MOST_ASKED:
             try:
-                provider = await self._unless_ending(self._agent.ready())
-                if provider is None:
+                provider = self._agent.up or await self._unless_ending(self._agent.ready())
+                if provider is None or self._ending.is_set():
                     return self._ended(None)
                 reply = await self._ask(provider, tries)
             except ProviderDied as error:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 
 import h11
@@ -55,6 +56,8 @@ class Forwarder:
         self._server: asyncio.Server | None = None
         self._open: set[asyncio.Task[None]] = set()
         self.token = ""
+        # A connection to the gateway that is open before there is a call for it.
+        self._spare: asyncio.Task[_Gateway] | None = None
 
     @classmethod
     async def open(cls, socket: Path) -> Forwarder:
@@ -68,11 +71,33 @@ class Forwarder:
         assert self._server is not None, "made by open()"
         return f"http://{_LOOPBACK}:{self._server.sockets[0].getsockname()[1]}/api/ai"
 
+    def use(self, token: str) -> None:
+        """Makes calls with this token from now on, the first of them soon."""
+        self.token = token
+        if self._spare is None:
+            self._spare = asyncio.create_task(_Gateway.connect(self._socket))
+
     async def close(self) -> None:
         """Ends the port and its connections; harmless twice."""
         if self._server is not None:
             self._server.close()
         await end(*self._open)
+        spare, self._spare = self._spare, None
+        if spare is not None:
+            await end(spare)
+            if not spare.cancelled() and spare.exception() is None:
+                spare.result().abort()
+
+    async def _connected(self) -> _Gateway:
+        """A connection to the gateway: the one that is open already, or a new one. Raises OSError."""
+        spare, self._spare = self._spare, None
+        if spare is not None:
+            with suppress(OSError):
+                gateway = await spare
+                if not gateway.is_gone:
+                    return gateway
+                gateway.abort()
+        return await _Gateway.connect(self._socket)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -105,17 +130,16 @@ class Forwarder:
             )
         else:
             try:
-                far, far_out = await asyncio.open_unix_connection(self._socket)
+                gateway = await self._connected()
             except OSError:
                 await client.refuse(
                     502, "api_error", "The gateway cannot be reached; try again in a moment."
                 )
                 return
-            gateway = _Gateway(far, far_out)
             try:
                 await self._exchange(client, gateway, request)
             finally:
-                far_out.transport.abort()
+                gateway.abort()
 
     async def _exchange(self, client: _Client, gateway: _Gateway, request: h11.Request) -> None:
         upward = asyncio.create_task(self._pass_request(client, gateway, request))
@@ -258,6 +282,19 @@ class _Gateway(_Side):
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         super().__init__(reader, writer, h11.CLIENT)
+
+    @classmethod
+    async def connect(cls, socket: Path) -> _Gateway:
+        """Raises OSError."""
+        return cls(*await asyncio.open_unix_connection(socket))
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the gateway has ended the connection, as far as was heard by now."""
+        return self._reader.at_eof() or self._reader.exception() is not None
+
+    def abort(self) -> None:
+        self._writer.transport.abort()
 
     async def events(self) -> AsyncIterator[h11.Event]:
         """The response, without what belongs to this connection only. Raises _Broken."""

@@ -1,7 +1,7 @@
 """From a port on the sandbox's own loopback to a unix socket that leads out of it.
 
-Neither the bus client nor an HTTP client takes a unix socket. The port exists in the sandbox's
-network namespace only.
+An HTTP client takes no unix socket as its proxy. The port exists in the sandbox's network namespace
+only.
 """
 
 from __future__ import annotations

@@ -55,17 +55,16 @@ async def serve(places: Places) -> int:
     """Serves one team until it is told to end."""
     spec = places.spec()
     async with AsyncExitStack() as stack:
-        bus_link = await Link.open(places.bus_socket)
-        stack.push_async_callback(bus_link.close)
         forwarder = await Forwarder.open(places.gateway_socket)
         stack.push_async_callback(forwarder.close)
         env = await _proxy(places, stack)
         states = _BusStates()
         bus = await Bus.connect(
-            f"nats://127.0.0.1:{bus_link.port}",
+            "nats://bus",
             _Renewed(places),
             name=f"sidecar {spec.team_id}",
             on_state=states,
+            socket=places.bus_socket,
         )
         stack.push_async_callback(bus.close)
         places.home.mkdir(parents=True, exist_ok=True)
@@ -83,7 +82,7 @@ async def serve(places: Places) -> int:
             wire,
             state=places.state,
             read_spec=places.spec,
-            use_token=lambda token: setattr(forwarder, "token", token),
+            use_token=forwarder.use,
         )
         states.follow(wire, bridge)
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, bridge.shutdown, _GRACE)

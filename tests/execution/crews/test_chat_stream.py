@@ -17,6 +17,8 @@ from tests.execution.crews.native_lab import (  # noqa: F401 - fixtures
 from tests.execution.pulse.conftest import script
 
 from agentos.contracts.crew import Activity, Chunk, Deed, chat_subject, encode
+from agentos.contracts.events import MessageFinished, encode_unnumbered
+from agentos.execution.crews.hints import ended_subject
 from agentos.kernel.ids import uuid7
 
 # ruff: noqa: F811 - fixtures are arguments, too
@@ -137,6 +139,56 @@ async def test_what_a_sandbox_says_is_read_before_it_is_passed_on(lab: TeamLab) 
             )
             kind, data = await anext(each)
             assert (kind, data["deed"]) == ("activity", {"id": "1", "tool": "Bash"})
+
+
+async def test_an_end_is_told_once_whoever_is_first(lab: TeamLab) -> None:
+    team_id = await lab.team(deploy=False)
+    tenant_id, bus = lab.person.tenant_id, lab.parts.bus
+
+    async def told(event_id: UUID, answer: str) -> None:
+        """As its keeper tells it."""
+        event = MessageFinished(
+            message_id=UUID(int=1),
+            team_id=team_id,
+            state="answered",
+            answer=answer,
+            error=None,
+            cost_micros=0,
+        )
+        data = encode_unnumbered(tenant_id, event_id, lab.clock.now(), event)
+        await bus.publish(ended_subject(team_id), data)
+
+    async def finished(heard: AsyncIterator[Heard]) -> dict[str, Any]:
+        kind, data = await anext(heard)
+        assert kind == "message.finished"
+        return data
+
+    async with lab.relaying(), chat(lab, team_id) as heard:
+        await anext(heard)
+        # The keeper first: cancelling announces what the relay brings.
+        await bus.publish(ended_subject(team_id), b"not an event")
+        sent = await lab.send(team_id, "x")
+        assert (await anext(heard))[0] == "message.queued"
+        await lab.post(f"/api/teams/{team_id}/messages/{sent['id']}/cancel")
+        relayed = await finished(heard)
+        await told(UUID(relayed["id"]), "the same")
+        early = uuid7()
+        await told(early, "another")
+        event = await finished(heard)
+        assert (event["id"], event["data"]["answer"]) == (str(early), "another")
+        assert "seq" not in event
+        async with lab.parts.db.transaction(tenant_id=tenant_id) as tx:
+            await tx.execute(
+                "insert into outbox (tenant_id, id, type, data, at) values ($1, $2, $3, $4, $5)",
+                tenant_id,
+                early,
+                "message.finished",
+                event["data"],
+                lab.clock.now(),
+            )
+        last = await lab.send(team_id, "y")
+        kind, event = await anext(heard)
+        assert (kind, event["data"]["message_id"]) == ("message.queued", last["id"])
 
 
 async def test_messages_of_other_teams_are_not_told(lab: TeamLab) -> None:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 from uuid import UUID, uuid4
 
+import msgspec
 import pytest
 from tests.conftest import Engines
 from tests.execution.crews.kept_fakes import PATIENCE, FakeRuntime, FakeSidecar, Running
-from tests.execution.crews.kept_lab import CLAUDE_CODE, Crew, KeptLab, open_lab
+from tests.execution.crews.kept_lab import CLAUDE_CODE, Crew, KeptLab, eventually, open_lab
 
 from agentos.contracts.crew import (
     Accepted,
@@ -30,7 +32,10 @@ from agentos.contracts.crew import (
     Started,
     UserMessage,
 )
+from agentos.execution.crews.front import CrewHints
+from agentos.execution.crews.hints import decode_handed, ended_subject, handed_subject
 from agentos.execution.crews.keeping.pace import Pace
+from agentos.kernel.bus import Message
 from agentos.tenancy.vault.service import Vault
 
 QUICK = Pace(
@@ -107,6 +112,100 @@ async def test_messages_are_given_one_at_a_time_in_order(lab: KeptLab) -> None:
             await sidecar.say(Accepted(message_id=frame.message_id))
             await sidecar.say(answer_to(frame, str(n)))
         assert [(await crew.ended(each))["answer"] for each in ids] == ["0", "1", "2"]
+
+
+async def test_a_message_to_an_idle_team_is_handed_to_its_keeper(lab: KeptLab) -> None:
+    # Nothing but the message itself tells the keeper of it.
+    slow = replace(QUICK, poll=600, look=600)
+    async with kept(lab, slow) as (crew, sidecar, _):
+        sent = await crew.call("POST", "/messages", 201, text="Now.")
+        assert (sent["state"], sent["attempt"]) == ("running", 1)
+        later = await crew.call("POST", "/messages", 201, text="Later.")
+        assert (later["state"], later["attempt"], later["started_at"]) == ("queued", 0, None)
+        for n, text in enumerate(("Now.", "Later."), 1):
+            frame = await sidecar.hears(UserMessage, n)
+            assert (frame.text, frame.attempt, len(sidecar.all(UserMessage))) == (text, 1, n)
+            await sidecar.say(Accepted(message_id=frame.message_id))
+            await sidecar.say(answer_to(frame))
+            await sidecar.hears(AnswerStored, n)
+        started = await crew.events("message.started")
+        assert [(each["message_id"], each["attempt"]) for each in started] == [
+            (sent["id"], 1),
+            (later["id"], 1),
+        ]
+
+
+async def test_a_message_whose_handing_over_is_lost_is_found(
+    lab: KeptLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def lost(*_: object) -> None:
+        return
+
+    monkeypatch.setattr(CrewHints, "handed", lost)
+    async with kept(lab) as (crew, sidecar, _):
+        frame = await given(crew, sidecar)
+        assert frame.attempt == 1, "no agent has had it"
+        await sidecar.say(answer_to(frame))
+        assert (await crew.ended(str(frame.message_id)))["attempt"] == 1
+        assert len(await crew.events("message.started")) == 1
+
+
+async def test_what_is_handed_over_late_or_by_others_is_not_given(lab: KeptLab) -> None:
+    heard: list[bytes] = []
+
+    async def hear(message: Message) -> None:
+        heard.append(message.data)
+
+    async with kept(lab) as (crew, sidecar, _):
+        bus, subject = lab.gateway.parts.bus, handed_subject(crew.id)
+        subscription = await bus.subscribe(subject, hear)
+        first = await given(crew, sidecar)
+        await sidecar.say(answer_to(first))
+        await sidecar.hears(AnswerStored)
+        (handed,) = [decode_handed(data) for data in heard]
+        assert handed.message_id == first.message_id
+        other = msgspec.structs.replace(handed, message_id=uuid4(), position=handed.position + 1)
+        for odd in (
+            b"not a message",
+            msgspec.json.encode(handed),
+            msgspec.json.encode(msgspec.structs.replace(other, fence=handed.fence - 1)),
+            msgspec.json.encode(msgspec.structs.replace(other, version=handed.version + 1)),
+        ):
+            await bus.publish(subject, odd)
+        await bus.flush()
+        second = await given(crew, sidecar, "say Second.")
+        assert second.message_id not in (first.message_id, other.message_id)
+        assert len(sidecar.all(UserMessage)) == 2
+        await subscription.unsubscribe()
+
+
+async def test_an_end_is_told_at_once_and_after_the_commit(lab: KeptLab) -> None:
+    told: list[tuple[dict[str, Any], str]] = []
+    async with kept(lab) as (crew, sidecar, _):
+
+        async def hear(message: Message) -> None:
+            event = json.loads(message.data)
+            rows = await lab.rows(
+                "select state from team_messages where id = $1", UUID(event["data"]["message_id"])
+            )
+            told.append((event, rows[0]["state"]))
+
+        subscription = await lab.gateway.parts.bus.subscribe(ended_subject(crew.id), hear)
+        frame = await given(crew, sidecar)
+        for _ in range(2):
+            await sidecar.say(answer_to(frame))
+        await sidecar.hears(AnswerStored, 2)
+        await eventually(lambda: bool(told))
+        await subscription.unsubscribe()
+        ((event, state),) = told
+        assert state == "answered"
+        ids = await lab.rows(
+            """select id from outbox where type = $1 union select id from events where type = $1""",
+            "message.finished",
+        )
+        assert [str(row["id"]) for row in ids] == [event["id"]]
+        assert event["type"] == "message.finished"
+        assert [event["data"]] == await crew.events("message.finished")
 
 
 async def test_a_message_is_sent_until_it_is_accepted(lab: KeptLab) -> None:

@@ -35,11 +35,11 @@ class CrashingOutbox(Outbox):
 
     async def announce(
         self, tx: Transaction, tenant_id: UUID, at: datetime, *events: Announced
-    ) -> None:
+    ) -> list[UUID]:
         self.left -= 1 + len(events)
         if self.left < 0:
             raise Crash
-        await super().announce(tx, tenant_id, at, *events)
+        return await super().announce(tx, tenant_id, at, *events)
 
 
 @dataclass

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import Annotated, Protocol, cast
 from uuid import UUID
 
+import msgspec
 from fastapi import Depends, Request
 
-from agentos.execution.crews.hints import CHANGED_SUBJECT
+from agentos.execution.crews.hints import CHANGED_SUBJECT, Handed, handed_subject
 from agentos.integrations.models.directory import Directory
 from agentos.integrations.models.hosts import Hosts
 from agentos.kernel.bus import Bus
@@ -24,6 +25,11 @@ class CrewHints:
     async def changed(self, team_id: UUID) -> None:
         if self.bus.is_connected:
             await self.bus.publish(CHANGED_SUBJECT, team_id.bytes)
+
+    async def handed(self, team_id: UUID, handed: Handed) -> None:
+        """Gives a team's keeper a message that is its to answer from here on."""
+        if self.bus.is_connected:
+            await self.bus.publish(handed_subject(team_id), msgspec.json.encode(handed))
 
 
 class NativeTeams(Protocol):

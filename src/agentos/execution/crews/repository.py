@@ -97,6 +97,12 @@ class TeamRow:
     def is_native(self) -> bool:
         return self.provider == "native"
 
+    @property
+    def is_kept(self) -> bool:
+        """Whether a keeper has an agent that answers now, as far as the row says."""
+        kept = not self.is_native and self.owner is not None
+        return kept and self.deployed and self.status == "running"
+
 
 _ROW = """tenant_id, id, name, provider, runtime, answer_seconds, version, deployed, status, reason,
     applied_version, generation, owner, fence, crashes, repairs, session_id, conversation,
@@ -178,11 +184,15 @@ async def lock_after_session(tx: Transaction, tenant_id: UUID, team_id: UUID) ->
     other. If the team has got another session meanwhile, the team is let go of, and it all begins
     again.
     """
+    # One statement for a team without a session, such as all of agent CLIs.
+    row = await tx.row(_LOCK_UNLESS_SESSION, tenant_id, team_id)
+    if row is None:
+        return None
+    session_id, *rest = row.values()
+    if row["id"] is not None:
+        return TeamRow(*rest)
     held: UUID | None = None
     while True:
-        session_id = await tx.value(
-            "select session_id from teams where tenant_id = $1 and id = $2", tenant_id, team_id
-        )
         if session_id != held and session_id is not None:
             await tx.execute(
                 "select from sessions where tenant_id = $1 and id = $2 for update",
@@ -195,6 +205,15 @@ async def lock_after_session(tx: Transaction, tenant_id: UUID, team_id: UUID) ->
         if team is None or team.session_id in (None, held):
             return team
         await tx.execute("rollback to savepoint team")
+        session_id = team.session_id
+
+
+_LOCK_UNLESS_SESSION = f"""
+with free as materialized (
+    select {_ROW} from teams where tenant_id = $1 and id = $2 and session_id is null for update)
+select seen.session_id as seen_session_id, free.*
+from (select session_id from teams where tenant_id = $1 and id = $2) seen left join free on true
+"""
 
 
 # Lists and details -----------------------------------------------------------------------------

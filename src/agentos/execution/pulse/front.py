@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, cast
 from uuid import UUID
@@ -15,6 +16,7 @@ from agentos.integrations.models.directory import Directory
 from agentos.integrations.models.hosts import Hosts
 from agentos.integrations.workspaces.workspaces import Workspaces
 from agentos.kernel.bus import Bus
+from agentos.kernel.ids import TenantId
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,8 @@ class PulseFront:
     workspaces: Workspaces
     payloads: Payloads
     hosts: Hosts
+    # Takes the word that a session or a message, given with its tenant, has no budget.
+    no_budget: Callable[[TenantId, UUID], None]
 
 
 async def _front(request: Request) -> PulseFront:

@@ -197,6 +197,7 @@ class RunEngine:
             workspaces=parts.workspaces,
             payloads=parts.payloads,
             hosts=parts.settings.tool_hosts,
+            no_budget=parts.router.escrow.no_budget,
         )
 
 

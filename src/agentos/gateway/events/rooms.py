@@ -1,13 +1,13 @@
 """What is said live, for those who watch it at this gateway. Nothing of it is kept.
 
-Each session or team that is watched here is one subscription, however many watch it, and each piece
+Each session or team that is watched here is subscribed to once, however many watch it, and each piece
 is read and written once for all of them.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Generic, Literal, TypeVar
 from uuid import UUID
@@ -25,20 +25,25 @@ Read = Callable[[UUID, bytes], P | None]
 """Session or team, what came → a piece for those who listen; None: it is no such thing."""
 
 
+Source = tuple[Subject, Read[P]]
+
+
 class _Room(Generic[P]):
     """One session or team, and who listens to it."""
 
-    def __init__(self, thing_id: UUID, read: Read[P]):
-        self._thing_id = thing_id
-        self._read = read
+    def __init__(self, thing_id: UUID):
+        self.thing_id = thing_id
         self.listeners: dict[object, Callable[[P], None]] = {}
-        self.opening: asyncio.Task[Subscription] | None = None
+        self.opening: asyncio.Task[list[Subscription]] | None = None
 
-    async def hear(self, message: Message) -> None:
-        piece = self._read(self._thing_id, message.data)
-        if piece is not None:
-            for hear in list(self.listeners.values()):
-                hear(piece)
+    def hearing(self, read: Read[P]) -> Callable[[Message], Awaitable[None]]:
+        async def hear(message: Message) -> None:
+            piece = read(self.thing_id, message.data)
+            if piece is not None:
+                for tell in list(self.listeners.values()):
+                    tell(piece)
+
+        return hear
 
 
 class Rooms(Generic[P]):
@@ -49,14 +54,12 @@ class Rooms(Generic[P]):
         db: Database,
         bus: Bus,
         table: Literal["sessions", "teams"],
-        subject: Subject,
-        read: Read[P],
+        *sources: Source[P],
     ):
         self._db = db
         self._bus = bus
         self._table = table
-        self._subject = subject
-        self._read = read
+        self._sources = sources
         self._rooms: dict[tuple[UUID, UUID], _Room[P]] = {}
         self._asking: asyncio.Task[None] | None = None
 
@@ -75,11 +78,10 @@ class Rooms(Generic[P]):
     ) -> AsyncIterator[None]:
         """Calls `hear`, which must not wait, with each piece while the block lasts."""
         place, mark = (tenant_id, thing_id), object()
-        room = self._rooms.setdefault(place, _Room(thing_id, self._read))
+        room = self._rooms.setdefault(place, _Room(thing_id))
         room.listeners[mark] = hear
         if room.opening is None:
-            subject = self._subject(tenant_id, thing_id)
-            room.opening = asyncio.create_task(self._bus.subscribe(subject, room.hear))
+            room.opening = asyncio.create_task(self._opened(tenant_id, room))
         try:
             # Shielded: whoever came first may leave while others still wait for it.
             await asyncio.shield(room.opening)
@@ -90,6 +92,17 @@ class Rooms(Generic[P]):
             if not room.listeners and self._rooms.get(place) is room:
                 del self._rooms[place]
                 await _close(room)
+
+    async def _opened(self, tenant_id: UUID, room: _Room[P]) -> list[Subscription]:
+        opened: list[Subscription] = []
+        try:
+            for subject, read in self._sources:
+                place = subject(tenant_id, room.thing_id)
+                opened.append(await self._bus.subscribe(place, room.hearing(read)))
+        except BaseException:
+            await _unsubscribe(opened)
+            raise
+        return opened
 
     async def close(self) -> None:
         if self._asking is not None:
@@ -118,6 +131,11 @@ async def _close(room: _Room[P]) -> None:
     assert room.opening is not None, "somebody has listened"
     room.opening.cancel()
     (opened,) = await asyncio.gather(room.opening, return_exceptions=True)
-    if isinstance(opened, Subscription):
+    if isinstance(opened, list):
+        await _unsubscribe(opened)
+
+
+async def _unsubscribe(subscriptions: list[Subscription]) -> None:
+    for subscription in subscriptions:
         with suppress(AgentOSError):
-            await opened.unsubscribe()
+            await subscription.unsubscribe()

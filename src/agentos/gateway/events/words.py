@@ -49,7 +49,7 @@ SessionWords = Rooms[Words]
 
 def session_words(db: Database, bus: Bus) -> SessionWords:
     """The words of sessions."""
-    return Rooms(db, bus, "sessions", lambda _, session_id: live_subject(session_id), _words)
+    return Rooms(db, bus, "sessions", (lambda _, session_id: live_subject(session_id), _words))
 
 
 def _words(session_id: UUID, data: bytes) -> Words | None:

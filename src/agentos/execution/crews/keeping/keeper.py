@@ -13,6 +13,7 @@ from agentos.execution.crews.keeping import claims
 from agentos.execution.crews.keeping.claims import Claim, Glance, Lost, Wanted
 from agentos.execution.crews.keeping.homes import at_home
 from agentos.execution.crews.keeping.life import PASSING, End, Life, Orders
+from agentos.execution.crews.keeping.mail import Progress
 from agentos.execution.crews.keeping.pace import Pace
 from agentos.execution.crews.keeping.standing import Standing
 from agentos.execution.crews.keeping.talking import Talk
@@ -36,6 +37,7 @@ class Keeper:
         self._pace = pace
         self._standing = Standing(parts, claim)
         self._orders = Orders()
+        self._progress = Progress()
         # The next life begins with nothing but the files.
         self._anew = False
 
@@ -87,7 +89,9 @@ class Keeper:
         anew, self._anew = self._anew, False
         try:
             async with at_home(self._parts, self.claim, want, anew=anew) as home:
-                talk = Talk(self._parts, self.claim, home.workspace, want.answer_seconds)
+                talk = Talk(
+                    self._parts, self.claim, home.workspace, want.answer_seconds, self._progress
+                )
                 life = Life(self._orders, self._standing, home, talk, want, self._pace)
                 return await life.run()
         except Unavailable:

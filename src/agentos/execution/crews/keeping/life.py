@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 import asyncpg
+import msgspec
 
 from agentos.contracts.crew import (
     BadFrame,
@@ -22,6 +23,7 @@ from agentos.contracts.crew import (
     Shutdown,
     from_agent_subject,
 )
+from agentos.execution.crews.hints import Handed, decode_handed, handed_subject
 from agentos.execution.crews.keeping.claims import Lost, Wanted
 from agentos.execution.crews.keeping.homes import Home
 from agentos.execution.crews.keeping.pace import Pace
@@ -96,6 +98,7 @@ class Life:
         self._watch = Watch(pace)
         self._printed = Printed(home.parts, home.claim)
         self._unheard: deque[FromAgent] = deque()
+        self._handed: Handed | None = None
         self._crashes: set[str] = set()
 
     async def run(self) -> End:
@@ -125,13 +128,25 @@ class Life:
                 self._unheard.append(frame)
                 self._orders.woken.set()
 
+        async def take(message: Message) -> None:
+            try:
+                self._handed = decode_handed(message.data)
+            except msgspec.DecodeError:
+                # Of a gateway that is older or newer; the message is found by looking.
+                self._orders.look()
+            self._orders.woken.set()
+
         subject = from_agent_subject(claim.tenant_id, claim.team_id)
-        subscription = await bus.subscribe(subject, hear)
+        subscriptions = [
+            await bus.subscribe(subject, hear),
+            await bus.subscribe(handed_subject(claim.team_id), take),
+        ]
         try:
             yield
         finally:
-            with suppress(AgentOSError):
-                await subscription.unsubscribe()
+            for subscription in subscriptions:
+                with suppress(AgentOSError):
+                    await subscription.unsubscribe()
 
     async def _serve(self, ended: asyncio.Task[Ended]) -> End:
         while True:
@@ -166,6 +181,9 @@ class Life:
         orders.check()
         if orders.leaving:
             return End("moved")
+        if (handed := self._handed) is not None:
+            self._handed = None
+            await self._take(handed)
         if orders.changed or (talk.busy and watch.looks()):
             orders.changed = False
             if (end := await self._look()) is not None:
@@ -175,6 +193,17 @@ class Life:
         await talk.go_on()
         self._keep_files()
         return await self._judge()
+
+    async def _take(self, handed: Handed) -> None:
+        """Has a message answered that is handed over; at once, if all else is as its sender saw it."""
+        orders, home = self._orders, self._home
+        seen = (handed.fence, handed.generation, handed.version)
+        same = seen == (home.claim.fence, self._started.generation, home.version)
+        if not same:
+            orders.changed = True
+        if not orders.changed:
+            self._talk.answer_seconds = handed.answer_seconds
+        await self._talk.take(handed, now=not orders.changed)
 
     async def _look(self) -> End | None:
         want, home = await self._standing.wanted(), self._home

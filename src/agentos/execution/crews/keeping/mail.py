@@ -8,7 +8,8 @@ from typing import Any
 from uuid import UUID
 
 from agentos.contracts.events import MessageStarted
-from agentos.execution.crews.keeping.claims import Claim, hold
+from agentos.execution.crews.hints import Handed
+from agentos.execution.crews.keeping.claims import Claim, Lost, hold
 from agentos.kernel.database import Transaction
 from agentos.kernel.outbox import Outbox
 
@@ -29,37 +30,80 @@ class Mail:
     run_id: UUID | None
     attachments: list[dict[str, Any]]
     cancel_requested: bool
+    position: int
+
+    @classmethod
+    def handed(cls, handed: Handed) -> Mail:
+        """One that is running since it was queued."""
+        return cls(
+            id=handed.message_id,
+            attempt=1,
+            text=handed.text,
+            author=handed.author,
+            source=handed.source,
+            run_id=handed.run_id,
+            attachments=handed.attachments,
+            cancel_requested=False,
+            position=handed.position,
+        )
 
 
-_COLUMNS = "id, attempt, text, author, source, run_id, attachments, cancel_requested"
+@dataclass
+class Progress:
+    """How far a keeper is with its team's messages."""
+
+    # Of the last one that an agent had from it; None if it has not looked for any yet. What is
+    # running after that was handed over to it, and what is handed over before that comes too late.
+    position: int | None = None
+
+    def looked(self) -> None:
+        self.position = self.position or 0
+
+    def reached(self, position: int) -> None:
+        self.position = max(self.position or 0, position)
+
+    def awaits(self, position: int) -> bool:
+        """Whether one that is handed over is new, and known to be given to nobody."""
+        return self.position is not None and position > self.position
 
 
-async def next_mail(tx: Transaction, outbox: Outbox, claim: Claim, now: datetime) -> Mail | None:
+_COLUMNS = "id, attempt, text, author, source, run_id, attachments, cancel_requested, position"
+
+
+async def next_mail(
+    tx: Transaction, outbox: Outbox, claim: Claim, now: datetime, given: int | None = None
+) -> Mail | None:
     """The message to give to the agent now, which is running from here on; None: there is none.
 
-    One that was running already was given to an agent that is gone. Raises Lost.
+    One that was running already was given to an agent that is gone, unless its position is after
+    the last that was `given`. Raises Lost.
     """
     await hold(tx, claim)
     row = await tx.row(
         # Materialized: a joined subquery may be asked for its one row again and again, and find
         # another one each time.
         f"""with n as materialized (
-                select id from team_messages
+                select id, (state <> 'running' or position <= coalesce($4, position))::integer
+                    as more
+                from team_messages
                 where tenant_id = $1 and team_id = $2 and state in ('queued', 'running')
                 order by position limit 1 for update)
-            update team_messages m set state = 'running', attempt = attempt + 1,
+            update team_messages m set state = 'running', attempt = attempt + n.more,
                 started_at = coalesce(started_at, $3)
             from n where m.tenant_id = $1 and m.id = n.id
-            returning m.{_COLUMNS.replace(", ", ", m.")}""",  # noqa: S608 - names of ours
+            returning n.more, m.{_COLUMNS.replace(", ", ", m.")}""",  # noqa: S608 - names of ours
         claim.tenant_id,
         claim.team_id,
         now,
+        given,
     )
     if row is None:
         return None
-    mail = Mail(**row)
-    event = MessageStarted(message_id=mail.id, team_id=claim.team_id, attempt=mail.attempt)
-    await outbox.announce(tx, claim.tenant_id, now, event)
+    more, *columns = row.values()
+    mail = Mail(*columns)
+    if more:
+        event = MessageStarted(message_id=mail.id, team_id=claim.team_id, attempt=mail.attempt)
+        await outbox.announce(tx, claim.tenant_id, now, event)
     return mail
 
 
@@ -135,6 +179,49 @@ async def spent_on(tx: Transaction, claim: Claim, message_id: UUID) -> Spent:
     )
     assert row is not None, "a sum is always there"
     return Spent(**row)
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """What there is to know of a message that is about to end."""
+
+    spent: Spent
+    # It was put back: its agent was faster with the answer.
+    put_back: bool
+    # People are asked about something in it.
+    asked: bool
+    # Others wait. One that is queued while this waits for the lock is not seen; its hint is heard.
+    more: bool
+
+
+async def hold_ending(tx: Transaction, claim: Claim, message_id: UUID) -> Ending:
+    """Locks the team while it is ours. Raises Lost."""
+    row = await tx.row(
+        """select
+               exists (select from team_messages m where m.tenant_id = $1 and m.team_id = $2
+                   and m.id = $5 and m.state = 'queued') as put_back,
+               exists (select from approvals a where a.tenant_id = $1 and a.message_id = $5
+                   and a.state = 'waiting') as asked,
+               exists (select from team_messages m where m.tenant_id = $1 and m.team_id = $2
+                   and m.id <> $5 and m.state in ('queued', 'running')) as more,
+               s.input_tokens, s.output_tokens, s.cost_micros
+           from teams t, lateral (
+               select coalesce(sum(input_tokens), 0)::bigint as input_tokens,
+                   coalesce(sum(output_tokens), 0)::bigint as output_tokens,
+                   coalesce(sum(cost_micros), 0)::bigint as cost_micros
+               from model_calls c where c.tenant_id = $1 and c.session_id = $5) s
+           where t.tenant_id = $1 and t.id = $2 and t.owner = $3 and t.fence = $4
+           for update of t""",
+        claim.tenant_id,
+        claim.team_id,
+        claim.owner,
+        claim.fence,
+        message_id,
+    )
+    if row is None:
+        raise Lost
+    put_back, asked, more, *spent = row.values()
+    return Ending(Spent(*spent), put_back, asked, more)
 
 
 async def book(tx: Transaction, claim: Claim, message_id: UUID, spent: Spent) -> None:

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from uuid import UUID
 
 import asyncpg
@@ -32,12 +32,13 @@ from agentos.contracts.crew import (
     encode,
     to_agent_subject,
 )
-from agentos.contracts.events import Event
+from agentos.contracts.events import Event, encode_unnumbered
+from agentos.execution.crews.hints import Handed, ended_subject
 from agentos.execution.crews.keeping import asking, mail
 from agentos.execution.crews.keeping.asking import Decision
 from agentos.execution.crews.keeping.attachments import AttachmentFailed, bring_attachments
-from agentos.execution.crews.keeping.claims import Claim, hold
-from agentos.execution.crews.keeping.mail import MOST_ATTEMPTS, Mail
+from agentos.execution.crews.keeping.claims import Claim
+from agentos.execution.crews.keeping.mail import MOST_ATTEMPTS, Mail, Progress
 from agentos.execution.crews.keeping.words import error_of, text_of
 from agentos.execution.crews.messages.finishing import MOST_DEEDS, Outcome, finish
 from agentos.execution.crews.parts import CrewParts
@@ -74,11 +75,19 @@ class _Given:
 class Talk:
     """One life of a team's sidecar, seen from its keeper."""
 
-    def __init__(self, parts: CrewParts, claim: Claim, workspace: Workspace, answer_seconds: int):
+    def __init__(
+        self,
+        parts: CrewParts,
+        claim: Claim,
+        workspace: Workspace,
+        answer_seconds: int,
+        progress: Progress,
+    ):
         self._parts = parts
         self._claim = claim
         self._workspace = workspace
         self.answer_seconds = answer_seconds
+        self._progress = progress
         self._given: _Given | None = None
         self._boot: str | None = None
         self._ready = False
@@ -137,6 +146,14 @@ class Talk:
         elif given.accepted_by is None and now - given.sent_at >= _AGAIN_SECONDS and self._ready:
             await self._give(given)
 
+    async def take(self, handed: Handed, *, now: bool) -> None:
+        """Gives the agent a message that is handed over. Not `now`: when it was looked around."""
+        if now and self._given is None and self._ready:
+            if self._progress.awaits(handed.position):
+                await self._begin(Mail.handed(handed))
+        else:
+            self._expecting = True
+
     async def look(self) -> None:
         """Looks whether people have sent a message, want one stopped, or have decided a request."""
         self._expecting = True
@@ -180,16 +197,24 @@ class Talk:
     async def _take_next(self) -> None:
         claim, now = self._claim, self._parts.clock.now()
         async with self._parts.db.transaction(tenant_id=claim.tenant_id) as tx:
-            found = await mail.next_mail(tx, self._parts.outbox, claim, now)
+            found = await mail.next_mail(
+                tx, self._parts.outbox, claim, now, self._progress.position
+            )
+        self._progress.looked()
         self._expecting = found is not None
-        if found is None:
-            return
+        if found is not None:
+            await self._begin(found)
+
+    async def _begin(self, found: Mail) -> None:
+        """With a message that is running from here on."""
         if found.attempt > MOST_ATTEMPTS + 1:
             await self._finish(found.id, _given_up(found))
         elif found.cancel_requested and found.attempt == 1:
             await self._finish(found.id, Outcome("cancelled", error=_STOPPED))
         else:
             await self._bring(found)
+        # Not before: if its files cannot be fetched just now, nobody was given it.
+        self._progress.reached(found.position)
 
     async def _bring(self, found: Mail) -> None:
         """Gives a message with its files to the agent."""
@@ -267,9 +292,10 @@ class Talk:
         """Stores how a message ended, once, if it is one of this team. Raises Lost."""
         claim, now = self._claim, self._parts.clock.now()
         async with self._parts.db.transaction(tenant_id=claim.tenant_id) as tx:
-            await hold(tx, claim)
-            await mail.take_up(tx, claim, message_id)
-            spent = await mail.spent_on(tx, claim, message_id)
+            ending = await mail.hold_ending(tx, claim, message_id)
+            if ending.put_back:
+                await mail.take_up(tx, claim, message_id)
+            spent = ending.spent
             events: list[Event] | None = await finish(
                 tx,
                 claim.tenant_id,
@@ -279,14 +305,24 @@ class Talk:
                 now,
             )
             if events is not None:
-                events += await asking.withdraw(tx, claim, message_id, now)
-                await self._parts.outbox.announce(tx, claim.tenant_id, now, *events)
+                if ending.asked:
+                    events += await asking.withdraw(tx, claim, message_id, now)
+                ids = await self._parts.outbox.announce(tx, claim.tenant_id, now, *events)
         if events is not None:
+            await self._tell_end(ids[0], now, events[0])
             self._finished = True
             self._unbooked[message_id] = asyncio.get_running_loop().time() + _BOOKED_SECONDS
         if self._about(message_id) is not None:
             self._given = None
-            self._expecting = True
+            self._expecting = ending.more
+
+    async def _tell_end(self, event_id: UUID, at: datetime, event: Event) -> None:
+        """Tells whoever watches that a message has ended, which is committed. The relay tells all."""
+        bus, claim = self._parts.bus, self._claim
+        if bus.is_connected:
+            with suppress(AgentOSError):
+                told = encode_unnumbered(claim.tenant_id, event_id, at, event)
+                await bus.publish(ended_subject(claim.team_id), told)
 
     async def _book(self, message_id: UUID) -> None:
         claim = self._claim

@@ -27,18 +27,29 @@ async def insert(
     source: str,
     run_id: UUID | None,
     principal: tuple[str, str, str],
+    kept: bool,
     now: datetime,
-) -> int:
-    """A message at the end of a locked team's queue; returns its position."""
+) -> asyncpg.Record:
+    """A message at the end of a locked team's queue, as it then is.
+
+    `kept`: a keeper is there for it. It is running at once if there is no other before it.
+    """
     kind, principal_id, author = principal
-    position: int = await tx.value(
-        """with t as (
-               update teams set last_position = last_position + 1
-               where tenant_id = $1 and id = $2 returning last_position)
-           insert into team_messages (tenant_id, team_id, id, position, source, run_id, author,
-               principal_kind, principal_id, text, attachments, state, created_at)
-           select $1, $2, $3, t.last_position, $4, $5, $6, $7, $8, $9, $10, 'queued', $11 from t
-           returning position""",
+    row = await tx.row(
+        f"""with t as (
+                update teams set last_position = last_position + 1
+                where tenant_id = $1 and id = $2 returning last_position),
+            begins as materialized (
+                select $12::boolean and not exists (
+                    select from team_messages where tenant_id = $1 and team_id = $2
+                        and state in ('queued', 'running')) as now)
+            insert into team_messages (tenant_id, team_id, id, position, source, run_id, author,
+                principal_kind, principal_id, text, attachments, created_at,
+                state, attempt, started_at)
+            select $1, $2, $3, t.last_position, $4, $5, $6, $7, $8, $9, $10, $11::timestamptz,
+                case when begins.now then 'running' else 'queued' end,
+                begins.now::integer, case when begins.now then $11 end
+            from t, begins returning {_READ}""",
         tenant_id,
         team_id,
         message_id,
@@ -50,8 +61,10 @@ async def insert(
         text,
         list(attachments),
         now,
+        kept,
     )
-    return position
+    assert row is not None, "the team is locked"
+    return row
 
 
 async def page(

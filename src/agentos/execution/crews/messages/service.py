@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
-from agentos.contracts.events import MessageQueued
+from agentos.contracts.events import Event, MessageQueued, MessageStarted
 from agentos.execution.crews import repository as teams
 from agentos.execution.crews.errors import TeamNotFound
 from agentos.execution.crews.front import CrewHints
+from agentos.execution.crews.hints import Handed
 from agentos.execution.crews.messages import repository
 from agentos.execution.crews.messages.errors import (
     AttachmentMissing,
@@ -52,9 +53,13 @@ async def send_message(
 ) -> MessageRead:
     """Puts a message at the end of the team's queue. A stopped team keeps it until it is deployed."""
     work.require(Scope.MESSAGES_WRITE)
-    return await enqueue(
+    message = await enqueue(
         work, front.hints.bus, team_id, text=body.text, attachments=body.attachments
     )
+    if message.state == "running" and message.session_id is None:
+        # An agent CLI's first model call is near. Nobody has had the time to set a budget for it.
+        front.no_budget(work.tenant_id, message.id)
+    return message
 
 
 async def enqueue(
@@ -78,7 +83,7 @@ async def enqueue(
     files = await _checked(work, attachments)
     message_id, now, principal = uuid7(), work.now(), work.principal
     by = author or principal.name
-    position = await repository.insert(
+    row = await repository.insert(
         work.tx,
         work.tenant_id,
         team_id,
@@ -88,25 +93,36 @@ async def enqueue(
         source=source,
         run_id=run_id,
         principal=(principal.kind, principal.id, by),
+        kept=team.is_kept,
         now=now,
     )
-    await work.record(
-        "message.sent",
+    message = MessageRead(**row)
+    events: list[Event] = [
         MessageQueued(
             message_id=message_id,
             team_id=team_id,
-            position=position,
+            position=message.position,
             source=source,
             author=by,
-            text=storable(text)[:_SHOWN],
-        ),
+            text=message.text[:_SHOWN],
+        )
+    ]
+    if message.state == "running":
+        events.append(MessageStarted(message_id=message_id, team_id=team_id, attempt=1))
+        # Before the relay is woken: the agent is what people wait for.
+        work.tx.after_commit(lambda: CrewHints(bus).handed(team_id, _handed(team, message)))
+    await work.record(
+        "message.sent",
+        *events,
         target=("message", message_id),
-        after={"team_id": str(team_id), "position": position},
+        after={"team_id": str(team_id), "position": message.position},
     )
-    events = await start_next(work.tx, team, now)
-    await work.outbox.announce(work.tx, work.tenant_id, now, *events)
+    if message.state == "running":
+        return message
+    started = await start_next(work.tx, team, now)
+    await work.outbox.announce(work.tx, work.tenant_id, now, *started)
     _hint(work, bus, team)
-    return await _read(work, team_id, message_id)
+    return await _read(work, team_id, message_id) if started else message
 
 
 async def list_messages(
@@ -183,6 +199,22 @@ def _hint(work: Work, bus: Bus, team: TeamRow) -> None:
         work.tx.after_commit(Hints(bus).queued)
     else:
         work.tx.after_commit(lambda: CrewHints(bus).changed(team.id))
+
+
+def _handed(team: TeamRow, message: MessageRead) -> Handed:
+    return Handed(
+        message_id=message.id,
+        position=message.position,
+        text=message.text,
+        author=message.author,
+        source=message.source,
+        run_id=message.run_id,
+        attachments=message.attachments,
+        fence=team.fence,
+        generation=team.generation,
+        version=team.version,
+        answer_seconds=team.answer_seconds,
+    )
 
 
 async def _checked(work: Work, attachments: Sequence[Attachment]) -> list[dict[str, Any]]:
