@@ -15,6 +15,8 @@ from agentos.gateway.events.frames import Frame
 from agentos.gateway.events.mailbox import Ended, Limits, Mailbox
 
 _LARGE = 60_000
+# More than a slow client and what lies between can hold, and told before its time to close is over.
+_MANY = 200
 
 
 @pytest.fixture
@@ -31,7 +33,7 @@ async def test_a_slow_socket_is_dropped_while_others_go_on(rig: Rig) -> None:
     ):
         await fast.live()
         await slow.live()
-        for seq in range(1, 401):
+        for seq in range(1, _MANY + 1):
             await rig.relay.announce(tenant, 1, size=_LARGE)
             assert await fast.seqs(1) == [seq]
         received: list[int] = []
@@ -42,7 +44,7 @@ async def test_a_slow_socket_is_dropped_while_others_go_on(rig: Rig) -> None:
         reason = slow.socket.close_reason or ""
         assert reason == f"too slow: reconnect with ?after={received[-1]}"
         assert received == list(range(1, received[-1] + 1))
-        assert received[-1] < 400
+        assert received[-1] < _MANY
         async with rig.listen(key, f"?after={received[-1]}", close_timeout=1) as again:
             assert await again.seqs(3) == [received[-1] + n for n in (1, 2, 3)]
 
@@ -58,7 +60,7 @@ async def test_a_slow_stream_is_dropped_with_a_last_word(rig: Rig) -> None:
     assert b"200 OK" in head
     async with rig.listen(key) as fast:
         await fast.live()
-        for seq in range(1, 401):
+        for seq in range(1, _MANY + 1):
             await rig.relay.announce(tenant, 1, size=_LARGE)
             assert await fast.seqs(1) == [seq]
     body = b""
