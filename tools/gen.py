@@ -8,10 +8,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from dashboard import npm
-
 from agentos import web_build
 from agentos.gateway.app import create_api
+from dashboard import npm
 
 ROOT = Path(__file__).resolve().parent.parent
 WEB = ROOT / "web"
