@@ -254,6 +254,13 @@ async def find(tx: Transaction, tenant_id: UUID, team_id: UUID) -> asyncpg.Recor
     )
 
 
+async def exists(tx: Transaction, tenant_id: UUID, team_id: UUID) -> bool:
+    found: bool = await tx.value(
+        "select exists (select from teams where tenant_id = $1 and id = $2)", tenant_id, team_id
+    )
+    return found
+
+
 async def deployed_on_machines(tx: Transaction, tenant_id: UUID) -> int:
     """How many teams of CLI providers are deployed."""
     count: int = await tx.value(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
+from agentos.execution.crews import repository as teams
 from agentos.execution.crews.errors import TeamNotFound
-from agentos.execution.crews.messages.repository import team_exists
 from agentos.execution.pulse.configs import checked_config
 from agentos.execution.pulse.front import PulseFront
 from agentos.execution.pulse.schemas import SessionCreate
@@ -29,7 +29,7 @@ async def checked_target(
     """
     if team_id is not None and prompt is not None and session is None:
         work.require(Scope.MESSAGES_WRITE)
-        if not await team_exists(work.tx, work.tenant_id, team_id):
+        if not await teams.exists(work.tx, work.tenant_id, team_id):
             raise TeamNotFound()
         return None
     if session is None or team_id is not None or prompt is not None:

@@ -74,10 +74,3 @@ async def page(
         _AT_LEAST[level],
         limit,
     )
-
-
-async def team_exists(tx: Transaction, tenant_id: UUID, team_id: UUID) -> bool:
-    found: bool = await tx.value(
-        "select exists (select from teams where tenant_id = $1 and id = $2)", tenant_id, team_id
-    )
-    return found

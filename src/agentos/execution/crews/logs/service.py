@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
+from agentos.execution.crews import repository as teams
 from agentos.execution.crews.errors import TeamNotFound
 from agentos.execution.crews.logs import repository
 from agentos.execution.crews.logs.schemas import Level, LogRead
@@ -19,7 +20,7 @@ async def list_logs(
 ) -> RowPage[LogRead]:
     """The log of a team, newest first: lines of this level or worse."""
     work.require(Scope.TEAMS_READ)
-    if not await repository.team_exists(work.tx, work.tenant_id, team_id):
+    if not await teams.exists(work.tx, work.tenant_id, team_id):
         raise TeamNotFound()
     rows = await repository.page(
         work.tx,

@@ -117,13 +117,6 @@ async def open_of(tx: Transaction, tenant_id: UUID, team_id: UUID) -> list[async
     )
 
 
-async def team_exists(tx: Transaction, tenant_id: UUID, team_id: UUID) -> bool:
-    found: bool = await tx.value(
-        "select exists (select from teams where tenant_id = $1 and id = $2)", tenant_id, team_id
-    )
-    return found
-
-
 async def request_cancel(tx: Transaction, tenant_id: UUID, message_id: UUID) -> None:
     await tx.execute(
         "update team_messages set cancel_requested = true where tenant_id = $1 and id = $2",

@@ -136,7 +136,7 @@ async def list_messages(
 ) -> RowPage[MessageRead]:
     """The messages of a team, newest first."""
     work.require(Scope.MESSAGES_READ)
-    if not await repository.team_exists(work.tx, work.tenant_id, team_id):
+    if not await teams.exists(work.tx, work.tenant_id, team_id):
         raise TeamNotFound()
     rows = await repository.page(
         work.tx,
