@@ -27,7 +27,7 @@ from bench.percentiles import percentile
 from bench.report import Benchmark, figure, ratio
 from bench.stack import data_directory
 
-TURNS = 40
+TURNS = 80
 WARM_UP = 5
 _PROGRAM = "node_modules/@anthropic-ai/claude-code-linux-x64/claude"
 _CACHE = Path("/var/cache" if os.geteuid() == 0 else Path.home() / ".cache") / "agentos-agents"

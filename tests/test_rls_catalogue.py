@@ -73,6 +73,7 @@ GRANTS = {
         "objects": "delete insert select update",
         "outbox": "insert",
         "post_actions": "delete insert select update",
+        "queue_message()": "execute",
         "runs": "delete insert select update",
         "schedules": "delete insert select update",
         "sessions": "insert select update",

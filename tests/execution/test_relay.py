@@ -383,18 +383,18 @@ async def test_what_was_moved_but_not_published_goes_out_later(rig: Rig) -> None
 async def test_a_faltering_bus_delays_but_loses_nothing(rig: Rig) -> None:
     tenant_id = await rig.tenant()
     async with rig.relaying(FalteringBus(rig.bus, seed=7)):
-        await rig.announce(tenant_id, *[started() for _ in range(12)])
+        await rig.announce(tenant_id, *[started() for _ in range(30)])
         await rig.all_published()
-    assert sorted(event.seq for event in await stored(rig.bus, tenant_id)) == gapless(12)
-    assert [row["seq"] for row in await rig.history(tenant_id)] == gapless(12)
+    assert sorted(event.seq for event in await stored(rig.bus, tenant_id)) == gapless(30)
+    assert [row["seq"] for row in await rig.history(tenant_id)] == gapless(30)
 
 
 async def test_a_server_that_knows_no_batches_stores_each_event_once(rig: Rig) -> None:
     tenant_id = await rig.tenant()
     async with rig.relaying(OldBus(rig.bus)):
-        await rig.announce(tenant_id, *[started() for _ in range(12)])
+        await rig.announce(tenant_id, *[started() for _ in range(30)])
         await rig.all_published()
-    assert [event.seq for event in await stored(rig.bus, tenant_id)] == gapless(12)
+    assert [event.seq for event in await stored(rig.bus, tenant_id)] == gapless(30)
 
 
 async def test_two_relays_share_the_work_without_repeating_it(rig: Rig) -> None:

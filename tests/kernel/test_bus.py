@@ -84,6 +84,35 @@ async def stored(bus: Bus) -> int:
     return info.state.messages
 
 
+async def test_what_is_handed_needs_no_server_if_its_listener_is_here(
+    server: EmbeddedNats,
+) -> None:
+    here = await Bus.connect(server.url, PLATFORM, name="here")
+    elsewhere = await Bus.connect(server.url, PLATFORM, name="elsewhere")
+    heard: list[bytes] = []
+    arrived = asyncio.Event()
+
+    async def hear(message: Message) -> None:
+        heard.append(message.data)
+        arrived.set()
+
+    subscription = await here.subscribe("platform.crews.handed.one", hear)
+    await here.flush()
+    await here.hand("platform.crews.handed.one", b"directly")
+    assert heard == [b"directly"], "it was there when the call returned"
+    arrived.clear()
+    await elsewhere.hand("platform.crews.handed.one", b"over the server")
+    async with asyncio.timeout(5):
+        await arrived.wait()
+    assert heard == [b"directly", b"over the server"]
+    await subscription.unsubscribe()
+    await here.hand("platform.crews.handed.one", b"nobody listens")
+    await here.flush()
+    assert len(heard) == 2
+    await here.close()
+    await elsewhere.close()
+
+
 async def test_messages_arrive_with_headers_and_in_order(bus: Bus) -> None:
     got: asyncio.Queue[Message] = asyncio.Queue()
     subscription = await bus.subscribe("tenant.t1.team.red.>", got.put)

@@ -11,6 +11,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 import asyncpg
@@ -28,6 +29,9 @@ log = get_logger(__name__)
 WAKE_SUBJECT = "platform.outbox.wake"
 RELAY_LOCK = 0x72656C6179  # "relay"
 _BATCH = 500
+# Fewer are faster one by one: for each batch the server makes a place on its disk. Two take it
+# 7 ms together and 2 apart, 64 take 12 together and 26 apart.
+_TOGETHER = 20
 # A wake-up that got lost (NATS was down) delays an event by this much at most.
 _POLL_SECONDS = 0.5
 _STANDBY_SECONDS = 2.0
@@ -71,7 +75,20 @@ select p.tenant_id,
        p.id, p.type, p.data, p.at
 from picked p join counted c using (tenant_id) join bumped b using (tenant_id)
 order by p.position
+returning position, tenant_id, seq, id, type, data::text as data, at
 """
+_AFTER = """
+select position, tenant_id, seq, id, type, data::text as data, at
+from events where position > $1 order by position limit $2
+"""
+
+
+@dataclass
+class _Progress:
+    """How far the bus has heard. `behind`: of more than what is moved next, perhaps."""
+
+    published: int
+    behind: bool = True
 
 
 class Relay:
@@ -119,43 +136,44 @@ class Relay:
         await asyncio.sleep(_STANDBY_SECONDS)
 
     async def _relay_all(self, connection: asyncpg.pool.PoolConnectionProxy[Any]) -> None:
-        published: int = await connection.fetchval("select published from relay_cursor")
+        progress = _Progress(await connection.fetchval("select published from relay_cursor"))
         while True:
             self._woken.clear()
-            published, busy = await self._relay_once(connection, published)
-            if not busy:
+            if not await self._relay_once(connection, progress):
                 # Not wait_for: it loses a cancellation that comes together with the wake-up.
                 with suppress(TimeoutError):
                     async with asyncio.timeout(_POLL_SECONDS):
                         await self._woken.wait()
 
     async def _relay_once(
-        self, connection: asyncpg.pool.PoolConnectionProxy[Any], published: int
-    ) -> tuple[int, bool]:
-        moved = int((await connection.execute(_MOVE, _BATCH)).rpartition(" ")[2])
+        self, connection: asyncpg.pool.PoolConnectionProxy[Any], progress: _Progress
+    ) -> bool:
+        """Whether there is more to do. What is committed meanwhile wakes us."""
+        moved = await connection.fetch(_MOVE, _BATCH)
         if not self._bus.is_connected:
             # History goes on without the bus: clients read it, and the bus hears it later.
-            return published, moved == _BATCH
-        waiting = await connection.fetch(
-            """select position, tenant_id, seq, id, type, data::text as data, at from events
-               where position > $1 order by position limit $2""",
-            published,
-            _BATCH,
-        )
+            progress.behind |= bool(moved)
+            return len(moved) == _BATCH
+        waiting = sorted(moved, key=_position)
+        if progress.behind:
+            waiting = await connection.fetch(_AFTER, progress.published, _BATCH)
         if not waiting:
+            progress.behind = False
             metrics.outbox_oldest_seconds.set(0)
-            return published, moved > 0
+            return False
+        progress.behind = True
         try:
             await self._publish(waiting)
         except Unavailable:
             # A bus that came back without its disk has no stream any more.
             await self._bus.ensure_events_stream(subject_roots())
             raise
-        published = waiting[-1]["position"]
-        await connection.execute("update relay_cursor set published = $1", published)
+        progress.published = _position(waiting[-1])
+        await connection.execute("update relay_cursor set published = $1", progress.published)
         metrics.events_relayed.inc(len(waiting))
         metrics.outbox_oldest_seconds.set(max(0.0, time.time() - waiting[0]["at"].timestamp()))
-        return published, True
+        progress.behind = len(waiting) == _BATCH
+        return progress.behind or len(moved) == _BATCH
 
     async def _publish(self, rows: list[asyncpg.Record]) -> None:
         messages = [_message(row) for row in rows]
@@ -180,14 +198,19 @@ class Relay:
                 raise outcome
 
     async def _publish_together(self, messages: list[Durable]) -> bool:
-        """The usual way; the other one is for what was published before, or is too large."""
-        if len(messages) == 1:
+        """The way for many; the other one is for few, what was published before, or is too large."""
+        if len(messages) < _TOGETHER:
             return False
         with suppress(MessageTooLarge):
             return await self._bus.publish_together(
                 messages, batch_id=uuid7().hex, timeout=_ACK_SECONDS
             )
         return False
+
+
+def _position(row: asyncpg.Record) -> int:
+    position: int = row["position"]
+    return position
 
 
 def _message(row: asyncpg.Record) -> Durable:

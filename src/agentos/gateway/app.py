@@ -9,6 +9,7 @@ from datetime import timedelta
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
 from starlette.middleware.cors import CORSMiddleware
+from starlette.routing import Match
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from agentos import __version__
@@ -133,26 +134,47 @@ class Routes:
 
     def __init__(self, app: FastAPI):
         self._app = app
-        # Most requests go to a path without parameters, found here without trying one pattern
-        # after the other.
-        self._plain: dict[tuple[str, str], APIRoute] = {
-            (method, route.path): route
-            for route in app.routes
-            if isinstance(route, APIRoute) and not route.param_convertors
-            for method in route.methods or ()
-        }
+        # By what is known of a path without trying one pattern after the other: whole, or by its
+        # first words and how many there are.
+        self._plain: dict[tuple[str, str], APIRoute] = {}
+        self._patterns: dict[tuple[str, str, int], list[APIRoute]] = {}
+        for route in app.routes:
+            if isinstance(route, APIRoute):
+                for method in route.methods or ():
+                    if not route.param_convertors:
+                        self._plain[method, route.path] = route
+                    else:
+                        self._patterns.setdefault(_words(method, route.path), []).append(route)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         scope["app"] = self._app
         async with AsyncExitStack() as stack:
             # FastAPI closes uploaded files through it, and expects it to be there.
             scope["fastapi_middleware_astack"] = stack
-            route = self._plain.get((scope["method"], scope["path"]))
+            route = self._find(scope)
             if route is None:
                 await self._app.router(scope, receive, send)
             else:
-                scope.update(route=route, endpoint=route.endpoint, path_params={})
                 await route.handle(scope, receive, send)
+
+    def _find(self, scope: Scope) -> APIRoute | None:
+        """The route of a request, with what its path says filled in. None: the framework knows."""
+        method, path = scope["method"], scope["path"]
+        if (route := self._plain.get((method, path))) is not None:
+            scope.update(route=route, endpoint=route.endpoint, path_params={})
+            return route
+        for route in self._patterns.get(_words(method, path), ()):
+            match, found = route.matches(scope)
+            if match is Match.FULL:
+                scope.update(found)
+                return route
+        return None
+
+
+def _words(method: str, path: str) -> tuple[str, str, int]:
+    """What a route with parameters is found by: "/api/teams/{id}/chat" by "teams" and 4."""
+    _, _, area, *_ = (*path.split("/", 3), "", "")
+    return method, area, path.count("/")
 
 
 @dataclass(frozen=True)

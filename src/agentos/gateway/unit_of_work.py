@@ -11,7 +11,7 @@ from agentos.kernel.database import Database, Transaction
 from agentos.kernel.outbox import Outbox
 from agentos.tenancy.principals import Forbidden, Principal
 from agentos.tenancy.tokens import Unauthenticated
-from agentos.tenancy.work import PlatformWork, Work
+from agentos.tenancy.work import Alone, PlatformWork, Work
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,19 +55,21 @@ class RequestUnit:
 
     async def work(self) -> Work:
         if self._work is None:
-            principal = self._principal
-            if principal is None:
-                raise Unauthenticated()
+            principal = self._signed_in()
             tx = await self._open(
                 self._db.transaction(tenant_id=principal.tenant_id, user_id=principal.user_id)
             )
             self._work = await self._begin(tx, principal)
         return self._work
 
+    def alone(self) -> Alone | None:
+        principal = self._signed_in()
+        if self._keyed is not None:
+            return None
+        return Alone(self._db, principal, self._outbox, self._clock, self._request_id)
+
     async def platform(self) -> PlatformWork:
-        principal = self._principal
-        if principal is None:
-            raise Unauthenticated()
+        principal = self._signed_in()
         if not principal.platform_admin:
             raise Forbidden("Only a platform admin can do this.")
         tx = await self._open(self._platform_db.transaction())
@@ -76,6 +78,11 @@ class RequestUnit:
 
     async def transaction(self) -> Transaction:
         return self._tx or await self._open(self._db.transaction())
+
+    def _signed_in(self) -> Principal:
+        if self._principal is None:
+            raise Unauthenticated()
+        return self._principal
 
     async def _begin(self, tx: Transaction, principal: Principal) -> Work:
         work = Work(tx, principal, self._outbox, self._clock, self._request_id)

@@ -80,11 +80,13 @@ Handler = Callable[[Message], Awaitable[None]]
 class Subscription:
     """Interest in a subject; messages are handled one at a time, in order."""
 
-    def __init__(self, inner: NatsSubscription) -> None:
+    def __init__(self, inner: NatsSubscription, forget: Callable[[], None]) -> None:
         self._inner = inner
+        self._forget = forget
 
     async def unsubscribe(self) -> None:
         """Stop receiving; harmless when the connection is gone already."""
+        self._forget()
         try:
             await self._inner.unsubscribe()
         except (nats.errors.ConnectionClosedError, nats.errors.BadSubscriptionError):
@@ -97,6 +99,7 @@ class Bus:
     def __init__(self, client: Client) -> None:
         self._client = client
         self._jetstream = client.jetstream()
+        self._here: dict[str, Handler] = {}
 
     @classmethod
     async def connect(
@@ -180,6 +183,14 @@ class Bus:
         with _translated():
             await self._client.publish(subject, data, headers=dict(headers) if headers else None)
 
+    async def hand(self, subject: str, data: bytes) -> None:
+        """Hand a message to the only one who may listen to a subject; if that is on this connection,
+        without the way over the server."""
+        if (handler := self._here.get(subject)) is not None:
+            await handler(Message(subject, data))
+        else:
+            await self.publish(subject, data)
+
     async def publish_durable(
         self,
         subject: str,
@@ -239,7 +250,13 @@ class Bus:
             await callback(Message(msg.subject, msg.data, msg.reply, msg.headers or {}))
 
         with _translated():
-            return Subscription(await self._client.subscribe(subject, queue=queue, cb=handle))
+            inner = await self._client.subscribe(subject, queue=queue, cb=handle)
+        self._here[subject] = callback
+        return Subscription(inner, lambda: self._forget(subject, callback))
+
+    def _forget(self, subject: str, callback: Handler) -> None:
+        if self._here.get(subject) is callback:
+            del self._here[subject]
 
     async def respond(self, message: Message, data: bytes) -> None:
         """Answer a message, but never on behalf of a team outside that team.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 from uuid import UUID
@@ -15,6 +15,8 @@ import msgspec
 from agentos.kernel.errors import AgentOSError, Unavailable
 
 _log = logging.getLogger(__name__)
+
+AfterCommit = Callable[[], Awaitable[None] | None]
 
 # What a lost or refused connection looks like; all of them mean "try again in a moment".
 _LOST = (
@@ -64,7 +66,7 @@ class Transaction:
 
     def __init__(self, connection: asyncpg.pool.PoolConnectionProxy[asyncpg.Record]):
         self._connection = connection
-        self._after_commit: list[Callable[[], Awaitable[None] | None]] = []
+        self._after_commit: list[AfterCommit] = []
         self.kept_on_error = False
 
     async def fetch(self, query: str, *args: Any) -> list[asyncpg.Record]:
@@ -90,7 +92,7 @@ class Transaction:
         """Sets a variable that row-level security reads, until the transaction ends."""
         await self.execute("select set_config($1, $2, true)", name, value)
 
-    def after_commit(self, action: Callable[[], Awaitable[None] | None]) -> None:
+    def after_commit(self, action: AfterCommit) -> None:
         """Runs `action` once the transaction has committed; never if it rolls back."""
         self._after_commit.append(action)
 
@@ -99,14 +101,18 @@ class Transaction:
         self.kept_on_error = True
 
     async def _committed(self) -> None:
-        for action in self._after_commit:
-            try:
-                waiting = action()
-                if waiting is not None:
-                    await waiting
-            except AgentOSError as error:
-                # What is committed has succeeded, whatever becomes of what follows it.
-                _log.warning("an action after the commit failed: %s", error.code)
+        await run_after_commit(self._after_commit)
+
+
+async def run_after_commit(actions: Iterable[AfterCommit]) -> None:
+    """What is committed has succeeded, whatever becomes of what follows it."""
+    for action in actions:
+        try:
+            waiting = action()
+            if waiting is not None:
+                await waiting
+        except AgentOSError as error:
+            _log.warning("an action after the commit failed: %s", error.code)
 
 
 class Database:

@@ -176,7 +176,9 @@ class Bridge:
         self._wire.tell(Accepted(message_id=message_id))
         if answer is not None:
             self._send(answer)
-        self._beat()
+        if self._running is not None:
+            # Otherwise it is begun now, which a beat tells as well.
+            self._beat()
 
     def _interrupt(self, message_id: UUID, reason: str) -> None:
         if self._running is not None and self._is_running(message_id):

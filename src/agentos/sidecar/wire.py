@@ -92,6 +92,8 @@ class Wire:
         """Sends what is told and shown, in order, until it is cancelled."""
         while True:
             subject, frame, frame_id = await self._frames.get()
+            # Whoever tells of something is about to do it; the telling can wait for that.
+            await asyncio.sleep(0)
             await self._connected.wait()
             try:
                 for data in encode(frame, frame_id):

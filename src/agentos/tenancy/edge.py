@@ -9,7 +9,7 @@ from fastapi import Depends, Request
 
 from agentos.kernel.database import Transaction
 from agentos.tenancy.tokens import Unauthenticated
-from agentos.tenancy.work import PlatformWork, Work
+from agentos.tenancy.work import Alone, PlatformWork, Work
 
 
 class ForeignOrigin(Unauthenticated):
@@ -24,6 +24,10 @@ class UnitOfWork(Protocol):
 
     async def work(self) -> Work:
         """The transaction of an authenticated request, bound to its principal and tenant."""
+        ...
+
+    def alone(self) -> Alone | None:
+        """For a request that is one statement. None: it is not, it has an Idempotency-Key."""
         ...
 
     async def platform(self) -> PlatformWork:
@@ -57,6 +61,10 @@ def _unit(request: Request) -> UnitOfWork:
     return cast(UnitOfWork, request.state.unit)
 
 
+async def _current_unit(request: Request) -> UnitOfWork:
+    return _unit(request)
+
+
 async def _work(request: Request) -> Work:
     return await _unit(request).work()
 
@@ -69,6 +77,7 @@ async def _transaction(request: Request) -> Transaction:
     return await _unit(request).transaction()
 
 
+CurrentUnit = Annotated[UnitOfWork, Depends(_current_unit)]
 CurrentWork = Annotated[Work, Depends(_work)]
 CurrentPlatformWork = Annotated[PlatformWork, Depends(_platform)]
 AnonymousTransaction = Annotated[Transaction, Depends(_transaction)]

@@ -7,8 +7,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
+import asyncpg
+
 from agentos.kernel.clock import Clock
-from agentos.kernel.database import Transaction
+from agentos.kernel.database import Database, Transaction
 from agentos.kernel.ids import TenantId, uuid7
 from agentos.kernel.outbox import Announced, Outbox
 from agentos.tenancy.audit import log as audit
@@ -89,6 +91,22 @@ class Work:
         await self.tx.execute(
             "select pg_advisory_xact_lock(hashtextextended($1, 0))", f"{self.tenant_id}:{resource}"
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Alone:
+    """Work that is one statement, which is its transaction: a function of the schema, which sets the
+    tenant, and writes the audit row and the events itself."""
+
+    db: Database
+    principal: Principal
+    outbox: Outbox
+    clock: Clock
+    request_id: str | None = None
+
+    async def row(self, query: str, *args: Any) -> asyncpg.Record | None:
+        rows = await self.db.fetch(query, *args)
+        return rows[0] if rows else None
 
 
 @dataclass(frozen=True, slots=True)

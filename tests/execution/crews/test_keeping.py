@@ -33,9 +33,10 @@ from agentos.contracts.crew import (
     UserMessage,
 )
 from agentos.execution.crews.front import CrewHints
-from agentos.execution.crews.hints import decode_handed, ended_subject, handed_subject
+from agentos.execution.crews.hints import Handed, ended_subject, handed_subject
 from agentos.execution.crews.keeping.pace import Pace
 from agentos.kernel.bus import Message
+from agentos.tenancy.principals import Scope
 from agentos.tenancy.vault.service import Vault
 
 QUICK = Pace(
@@ -150,19 +151,72 @@ async def test_a_message_whose_handing_over_is_lost_is_found(
         assert len(await crew.events("message.started")) == 1
 
 
-async def test_what_is_handed_over_late_or_by_others_is_not_given(lab: KeptLab) -> None:
-    heard: list[bytes] = []
+async def test_a_message_is_sent_with_its_events_and_its_audit_row(lab: KeptLab) -> None:
+    async with kept(lab) as (crew, _, _):
+        sent = await crew.call("POST", "/messages", 201, text="x" * 5_000)
+        queued = await crew.events("message.queued")
+        assert queued == [
+            {
+                "message_id": sent["id"],
+                "team_id": str(crew.id),
+                "position": 1,
+                "source": "chat",
+                "author": sent["author"],
+                "text": "x" * 4_000,
+            }
+        ]
+        (row,) = await lab.rows("select * from audit_log where target_id = $1", sent["id"])
+        assert (row["action"], row["target_kind"]) == ("message.sent", "message")
+        assert row["after"] == {"team_id": str(crew.id), "position": 1}
+        assert row["actor_name"] == sent["author"]
+        assert row["request_id"]
 
-    async def hear(message: Message) -> None:
-        heard.append(message.data)
 
+async def test_a_message_with_a_key_is_sent_once(lab: KeptLab) -> None:
+    async with kept(lab) as (crew, sidecar, _):
+        sent = [
+            await crew.client.post(
+                f"/api/teams/{crew.id}/messages",
+                json={"text": "Once."},
+                headers={"Idempotency-Key": "the-same"},
+            )
+            for _ in range(2)
+        ]
+        assert [each.status_code for each in sent] == [201, 201]
+        assert sent[0].json() == sent[1].json()
+        assert sent[0].json()["state"] == "running"
+        await sidecar.hears(UserMessage)
+        assert await lab.value("select count(*) from team_messages") == 1
+
+
+async def test_a_kept_team_is_nobody_elses(lab: KeptLab) -> None:
+    async with kept(lab) as (crew, _, _):
+        path, body = f"/api/teams/{crew.id}/messages", {"text": "x"}
+        refused = await (await lab.tenant()).client.post(path, json=body)
+        assert (refused.status_code, refused.json()["code"]) == (404, "team_not_found")
+        key = await lab.gateway.api_key(crew.person.tenant_id, frozenset({Scope.TEAMS_WRITE}))
+        refused = await (await lab.gateway.client(key)).post(path, json=body)
+        assert refused.status_code == 403
+        assert await lab.value("select count(*) from team_messages") == 0
+
+
+async def test_what_is_handed_over_late_or_by_others_is_not_given(
+    lab: KeptLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    noted: list[Handed] = []
+    really = CrewHints.handed
+
+    async def note(self: CrewHints, team_id: UUID, handed: Handed) -> None:
+        noted.append(handed)
+        await really(self, team_id, handed)
+
+    monkeypatch.setattr(CrewHints, "handed", note)
     async with kept(lab) as (crew, sidecar, _):
         bus, subject = lab.gateway.parts.bus, handed_subject(crew.id)
-        subscription = await bus.subscribe(subject, hear)
         first = await given(crew, sidecar)
         await sidecar.say(answer_to(first))
         await sidecar.hears(AnswerStored)
-        (handed,) = [decode_handed(data) for data in heard]
+        (handed,) = noted
         assert handed.message_id == first.message_id
         other = msgspec.structs.replace(handed, message_id=uuid4(), position=handed.position + 1)
         for odd in (
@@ -176,7 +230,6 @@ async def test_what_is_handed_over_late_or_by_others_is_not_given(lab: KeptLab) 
         second = await given(crew, sidecar, "say Second.")
         assert second.message_id not in (first.message_id, other.message_id)
         assert len(sidecar.all(UserMessage)) == 2
-        await subscription.unsubscribe()
 
 
 async def test_an_end_is_told_at_once_and_after_the_commit(lab: KeptLab) -> None:

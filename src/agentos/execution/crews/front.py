@@ -29,7 +29,7 @@ class CrewHints:
     async def handed(self, team_id: UUID, handed: Handed) -> None:
         """Gives a team's keeper a message that is its to answer from here on."""
         if self.bus.is_connected:
-            await self.bus.publish(handed_subject(team_id), msgspec.json.encode(handed))
+            await self.bus.hand(handed_subject(team_id), msgspec.json.encode(handed))
 
 
 class NativeTeams(Protocol):

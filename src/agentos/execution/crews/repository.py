@@ -97,12 +97,6 @@ class TeamRow:
     def is_native(self) -> bool:
         return self.provider == "native"
 
-    @property
-    def is_kept(self) -> bool:
-        """Whether a keeper has an agent that answers now, as far as the row says."""
-        kept = not self.is_native and self.owner is not None
-        return kept and self.deployed and self.status == "running"
-
 
 _ROW = """tenant_id, id, name, provider, runtime, answer_seconds, version, deployed, status, reason,
     applied_version, generation, owner, fence, crashes, repairs, session_id, conversation,

@@ -10,7 +10,7 @@ from agentos.integrations.objects import service
 from agentos.integrations.objects.schemas import ObjectRead, StorageUsage
 from agentos.kernel.database import Database
 from agentos.kernel.objects import ObjectStore
-from agentos.tenancy.edge import CurrentWork, UnitOfWork
+from agentos.tenancy.edge import CurrentUnit, CurrentWork
 from agentos.tenancy.pages import PAGED, Page, page_of
 from agentos.tenancy.principals import Principal
 from agentos.tenancy.tokens import Unauthenticated
@@ -62,6 +62,7 @@ async def put_object(
     request: Request,
     response: Response,
     principal: Caller,
+    unit: CurrentUnit,
     uploads: Annotated[service.Uploads, Depends(_uploads)],
     content_type: Annotated[str | None, Header()] = None,
 ) -> ObjectRead:
@@ -70,7 +71,6 @@ async def put_object(
     incoming = service.Incoming(
         key, content_type, int(declared) if declared.isdigit() else None, request.stream()
     )
-    unit = cast(UnitOfWork, request.state.unit)
     stored, created = await service.put_object(uploads, principal, incoming, unit.work)
     response.status_code = 201 if created else 200
     response.headers["etag"] = f'"{stored.sha256}"'

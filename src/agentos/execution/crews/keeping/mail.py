@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -160,25 +161,11 @@ async def is_cancelled(tx: Transaction, claim: Claim, message_id: UUID) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What the model calls for a message came to."""
+    """What the model calls for a message came to, as far as that is booked."""
 
     input_tokens: int
     output_tokens: int
     cost_micros: int
-
-
-async def spent_on(tx: Transaction, claim: Claim, message_id: UUID) -> Spent:
-    """As far as it is booked. The token that an agent calls models with names its message."""
-    row = await tx.row(
-        """select coalesce(sum(input_tokens), 0)::bigint as input_tokens,
-               coalesce(sum(output_tokens), 0)::bigint as output_tokens,
-               coalesce(sum(cost_micros), 0)::bigint as cost_micros
-           from model_calls where tenant_id = $1 and session_id = $2""",
-        claim.tenant_id,
-        message_id,
-    )
-    assert row is not None, "a sum is always there"
-    return Spent(**row)
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,15 +211,20 @@ async def hold_ending(tx: Transaction, claim: Claim, message_id: UUID) -> Ending
     return Ending(Spent(*spent), put_back, asked, more)
 
 
-async def book(tx: Transaction, claim: Claim, message_id: UUID, spent: Spent) -> None:
-    """Notes what was booked after the message had ended."""
+async def book(tx: Transaction, claim: Claim, message_ids: Sequence[UUID]) -> None:
+    """Notes what was booked after messages had ended. The token that an agent calls models with
+    names its message."""
     await tx.execute(
-        """update team_messages set input_tokens = $3, output_tokens = $4, cost_micros = $5
-           where tenant_id = $1 and id = $2
-             and (input_tokens, output_tokens, cost_micros) is distinct from ($3, $4, $5)""",
+        """update team_messages m set input_tokens = c.input_tokens,
+               output_tokens = c.output_tokens, cost_micros = c.cost_micros
+           from (select session_id, sum(input_tokens) as input_tokens,
+                     sum(output_tokens) as output_tokens,
+                     coalesce(sum(cost_micros), 0) as cost_micros
+                 from model_calls where tenant_id = $1 and session_id = any($2)
+                 group by session_id) c
+           where m.tenant_id = $1 and m.id = c.session_id
+             and (m.input_tokens, m.output_tokens, m.cost_micros)
+                 is distinct from (c.input_tokens, c.output_tokens, c.cost_micros)""",
         claim.tenant_id,
-        message_id,
-        spent.input_tokens,
-        spent.output_tokens,
-        spent.cost_micros,
+        list(message_ids),
     )

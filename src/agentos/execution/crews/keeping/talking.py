@@ -132,13 +132,15 @@ class Talk:
     async def go_on(self) -> None:
         """Gives the agent its next message, and says again what may not have been heard. Raises Lost."""
         now = asyncio.get_running_loop().time()
-        for message_id in [each for each, at in self._unbooked.items() if at <= now]:
-            await self._book(message_id)
-        if self._given is None:
-            if self._ready and self._expecting:
-                await self._take_next()
-            return
         given = self._given
+        if given is None and self._ready and self._expecting:
+            await self._take_next()
+            return
+        # Rather while there is nothing else to do.
+        by = now if given is None else now - _BOOKED_SECONDS
+        await self._book([each for each, at in self._unbooked.items() if at <= by])
+        if given is None:
+            return
         if given.accepted_by is not None and given.accepted_by != self._boot and self._ready:
             # The sidecar that had it is gone; the new one may know its answer.
             self._given = None
@@ -180,8 +182,7 @@ class Talk:
     async def close(self) -> None:
         """What is booked by now has to do."""
         with suppress(Unavailable, asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
-            for message_id in list(self._unbooked):
-                await self._book(message_id)
+            await self._book(list(self._unbooked))
 
     async def send(self, frame: ToAgent) -> None:
         """To the sidecar, if it can be reached."""
@@ -324,11 +325,13 @@ class Talk:
                 told = encode_unnumbered(claim.tenant_id, event_id, at, event)
                 await bus.publish(ended_subject(claim.team_id), told)
 
-    async def _book(self, message_id: UUID) -> None:
-        claim = self._claim
-        async with self._parts.db.transaction(tenant_id=claim.tenant_id) as tx:
-            await mail.book(tx, claim, message_id, await mail.spent_on(tx, claim, message_id))
-        self._unbooked.pop(message_id, None)
+    async def _book(self, message_ids: Sequence[UUID]) -> None:
+        if not message_ids:
+            return
+        async with self._parts.db.transaction(tenant_id=self._claim.tenant_id) as tx:
+            await mail.book(tx, self._claim, message_ids)
+        for message_id in message_ids:
+            del self._unbooked[message_id]
 
     async def _asked(self, asked: PermissionAsked) -> None:
         given, key = self._about(asked.message_id), asking.key_of(asked.request_id)

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query, Request, Response
 from agentos.execution.crews.messages import service
 from agentos.execution.crews.messages.schemas import MessageCreate, MessageRead, MessageState
 from agentos.execution.pulse.front import CurrentPulse
-from agentos.tenancy.edge import CurrentWork
+from agentos.tenancy.edge import CurrentUnit, CurrentWork
 from agentos.tenancy.pages import PAGED, Page, page_of
 
 router = APIRouter(prefix="/api/teams/{team_id}/messages", tags=["messages"])
@@ -16,13 +16,13 @@ router = APIRouter(prefix="/api/teams/{team_id}/messages", tags=["messages"])
 
 @router.post("", status_code=201)
 async def send_message(
-    team_id: UUID, body: MessageCreate, work: CurrentWork, pulse: CurrentPulse
+    team_id: UUID, body: MessageCreate, unit: CurrentUnit, pulse: CurrentPulse
 ) -> MessageRead:
     """Send the team a message. It answers one at a time, in order; follow `message.*` events, the
     team's chat, or `…/wait`. A stopped team takes messages, too: they stay queued until it is
     deployed.
     """
-    return await service.send_message(work, pulse, team_id, body)
+    return await service.send_message(unit, pulse, team_id, body)
 
 
 @router.get("", response_model=Page[MessageRead], openapi_extra=PAGED)

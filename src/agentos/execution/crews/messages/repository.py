@@ -14,57 +14,11 @@ _READ = """id, team_id, position, source, run_id, author, text, attachments, sta
     error, error_code, activity, input_tokens, output_tokens, cost_micros, session_id, created_at,
     started_at, finished_at"""
 FIRST = 2**63 - 1
-
-
-async def insert(
-    tx: Transaction,
-    tenant_id: UUID,
-    team_id: UUID,
-    message_id: UUID,
-    *,
-    text: str,
-    attachments: Sequence[dict[str, Any]],
-    source: str,
-    run_id: UUID | None,
-    principal: tuple[str, str, str],
-    kept: bool,
-    now: datetime,
-) -> asyncpg.Record:
-    """A message at the end of a locked team's queue, as it then is.
-
-    `kept`: a keeper is there for it. It is running at once if there is no other before it.
-    """
-    kind, principal_id, author = principal
-    row = await tx.row(
-        f"""with t as (
-                update teams set last_position = last_position + 1
-                where tenant_id = $1 and id = $2 returning last_position),
-            begins as materialized (
-                select $12::boolean and not exists (
-                    select from team_messages where tenant_id = $1 and team_id = $2
-                        and state in ('queued', 'running')) as now)
-            insert into team_messages (tenant_id, team_id, id, position, source, run_id, author,
-                principal_kind, principal_id, text, attachments, created_at,
-                state, attempt, started_at)
-            select $1, $2, $3, t.last_position, $4, $5, $6, $7, $8, $9, $10, $11::timestamptz,
-                case when begins.now then 'running' else 'queued' end,
-                begins.now::integer, case when begins.now then $11 end
-            from t, begins returning {_READ}""",
-        tenant_id,
-        team_id,
-        message_id,
-        source,
-        run_id,
-        author,
-        kind,
-        principal_id,
-        text,
-        list(attachments),
-        now,
-        kept,
-    )
-    assert row is not None, "the team is locked"
-    return row
+# What queue_message() gives: the message, and of its team what a `Handed` says.
+QUEUE = f"""select {", ".join(f"(message).{name.strip()}" for name in _READ.split(","))},
+        fence, generation, version, answer_seconds
+    from queue_message($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17,
+        $18, $19)"""
 
 
 async def page(

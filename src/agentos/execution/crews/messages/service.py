@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 from uuid import UUID
 
-from agentos.contracts.events import Event, MessageQueued, MessageStarted
 from agentos.execution.crews import repository as teams
 from agentos.execution.crews.errors import TeamNotFound
 from agentos.execution.crews.front import CrewHints
-from agentos.execution.crews.hints import Handed
 from agentos.execution.crews.messages import repository
 from agentos.execution.crews.messages.errors import (
     AttachmentMissing,
@@ -21,6 +19,7 @@ from agentos.execution.crews.messages.errors import (
     MessageNotFound,
 )
 from agentos.execution.crews.messages.finishing import Outcome, finish
+from agentos.execution.crews.messages.queuing import Letter, Queued
 from agentos.execution.crews.messages.schemas import (
     MOST_ATTACHMENT_BYTES,
     Attachment,
@@ -37,29 +36,55 @@ from agentos.execution.pulse.front import Hints, PulseFront
 from agentos.integrations.workspaces.errors import BadPath
 from agentos.integrations.workspaces.workspace import checked_path
 from agentos.kernel.bus import Bus
-from agentos.kernel.ids import uuid7
+from agentos.kernel.database import run_after_commit
+from agentos.kernel.ids import TenantId
 from agentos.kernel.texts import storable
+from agentos.tenancy.edge import UnitOfWork
 from agentos.tenancy.pages import BadCursor, PageRequest, RowPage
 from agentos.tenancy.principals import Scope
-from agentos.tenancy.work import Work
+from agentos.tenancy.work import Alone, Work
 
-# Of a text in an event; the message has all of it.
-_SHOWN = 4_000
 _OPEN = frozenset({"queued", "running"})
 
 
 async def send_message(
-    work: Work, front: PulseFront, team_id: UUID, body: MessageCreate
+    unit: UnitOfWork, front: PulseFront, team_id: UUID, body: MessageCreate
 ) -> MessageRead:
     """Puts a message at the end of the team's queue. A stopped team keeps it until it is deployed."""
+    alone = unit.alone()
+    if alone is not None and not body.attachments:
+        message = await _send_at_once(alone, front, team_id, body.text)
+        if message is not None:
+            return message
+    work = await unit.work()
     work.require(Scope.MESSAGES_WRITE)
     message = await enqueue(
         work, front.hints.bus, team_id, text=body.text, attachments=body.attachments
     )
+    _expect_calls(front, work.tenant_id, message)
+    return message
+
+
+async def _send_at_once(
+    alone: Alone, front: PulseFront, team_id: UUID, text: str
+) -> MessageRead | None:
+    """Sends a message to a team whose keeper has an agent for it; None if that is not so."""
+    alone.principal.require(Scope.MESSAGES_WRITE)
+    letter = Letter(team_id, storable(text), alone.principal, alone.clock.now(), alone.request_id)
+    query, args = letter.statement(only_kept=True)
+    row = await alone.row(query, *args)
+    if row is None:
+        return None
+    queued = Queued.of(row)
+    _expect_calls(front, alone.principal.tenant_id, queued.message)
+    await run_after_commit((_telling(front.hints.bus, team_id, queued), alone.outbox.wake))
+    return queued.message
+
+
+def _expect_calls(front: PulseFront, tenant_id: TenantId, message: MessageRead) -> None:
     if message.state == "running" and message.session_id is None:
         # An agent CLI's first model call is near. Nobody has had the time to set a budget for it.
-        front.no_budget(work.tenant_id, message.id)
-    return message
+        front.no_budget(tenant_id, message.id)
 
 
 async def enqueue(
@@ -80,49 +105,37 @@ async def enqueue(
     team = await teams.lock_after_session(work.tx, work.tenant_id, team_id)
     if team is None:
         raise TeamNotFound()
-    files = await _checked(work, attachments)
-    message_id, now, principal = uuid7(), work.now(), work.principal
-    by = author or principal.name
-    row = await repository.insert(
-        work.tx,
-        work.tenant_id,
+    letter = Letter(
         team_id,
-        message_id,
-        text=storable(text),
-        attachments=files,
+        storable(text),
+        work.principal,
+        work.now(),
+        work.request_id,
+        author=author,
+        attachments=await _checked(work, attachments),
         source=source,
         run_id=run_id,
-        principal=(principal.kind, principal.id, by),
-        kept=team.is_kept,
-        now=now,
     )
-    message = MessageRead(**row)
-    events: list[Event] = [
-        MessageQueued(
-            message_id=message_id,
-            team_id=team_id,
-            position=message.position,
-            source=source,
-            author=by,
-            text=message.text[:_SHOWN],
-        )
-    ]
-    if message.state == "running":
-        events.append(MessageStarted(message_id=message_id, team_id=team_id, attempt=1))
-        # Before the relay is woken: the agent is what people wait for.
-        work.tx.after_commit(lambda: CrewHints(bus).handed(team_id, _handed(team, message)))
-    await work.record(
-        "message.sent",
-        *events,
-        target=("message", message_id),
-        after={"team_id": str(team_id), "position": message.position},
-    )
-    if message.state == "running":
-        return message
-    started = await start_next(work.tx, team, now)
-    await work.outbox.announce(work.tx, work.tenant_id, now, *started)
-    _hint(work, bus, team)
-    return await _read(work, team_id, message_id) if started else message
+    query, args = letter.statement(only_kept=False)
+    row = await work.tx.row(query, *args)
+    assert row is not None, "the team is locked"
+    queued = Queued.of(row)
+    # Before the relay is woken: the agent is what people wait for.
+    work.tx.after_commit(Hints(bus).queued if team.is_native else _telling(bus, team_id, queued))
+    work.tx.after_commit(work.outbox.wake)
+    if not team.is_native:
+        return queued.message
+    started = await start_next(work.tx, team, letter.at)
+    await work.outbox.announce(work.tx, work.tenant_id, letter.at, *started)
+    return await _read(work, team_id, queued.message.id) if started else queued.message
+
+
+def _telling(bus: Bus, team_id: UUID, queued: Queued) -> Callable[[], Awaitable[None]]:
+    """Tells the keeper of a team, once it is committed."""
+    hints, handed = CrewHints(bus), queued.handed
+    if handed is None:
+        return lambda: hints.changed(team_id)
+    return lambda: hints.handed(team_id, handed)
 
 
 async def list_messages(
@@ -199,22 +212,6 @@ def _hint(work: Work, bus: Bus, team: TeamRow) -> None:
         work.tx.after_commit(Hints(bus).queued)
     else:
         work.tx.after_commit(lambda: CrewHints(bus).changed(team.id))
-
-
-def _handed(team: TeamRow, message: MessageRead) -> Handed:
-    return Handed(
-        message_id=message.id,
-        position=message.position,
-        text=message.text,
-        author=message.author,
-        source=message.source,
-        run_id=message.run_id,
-        attachments=message.attachments,
-        fence=team.fence,
-        generation=team.generation,
-        version=team.version,
-        answer_seconds=team.answer_seconds,
-    )
 
 
 async def _checked(work: Work, attachments: Sequence[Attachment]) -> list[dict[str, Any]]:

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 from urllib.parse import parse_qsl, quote
 from uuid import UUID
 
@@ -36,7 +36,7 @@ from agentos.execution.pulse.history.schemas import (
     SessionFork,
 )
 from agentos.execution.pulse.schemas import SessionDetails, StepKind, StepRead
-from agentos.tenancy.edge import CurrentWork, UnitOfWork
+from agentos.tenancy.edge import CurrentUnit, CurrentWork
 from agentos.tenancy.pages import PAGED, Page, page_of
 
 router = APIRouter(prefix="/api/sessions", tags=["sessions"])
@@ -147,10 +147,9 @@ async def roll_back(
 
 @router.post("/{session_id}/fork", status_code=201)
 async def fork_session(
-    session_id: UUID, body: SessionFork, reader: CurrentReader, request: Request
+    session_id: UUID, body: SessionFork, reader: CurrentReader, unit: CurrentUnit
 ) -> SessionDetails:
     """Make a new session out of this one, up to a step, with another prompt or model."""
-    unit = cast(UnitOfWork, request.state.unit)
     return await forks.fork_session(reader, unit.work, session_id, body)
 
 

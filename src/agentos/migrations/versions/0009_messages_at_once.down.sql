@@ -1,0 +1,2 @@
+drop function queue_message;
+drop type queued_message;
