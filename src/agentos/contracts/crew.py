@@ -93,6 +93,10 @@ class Reconfigure(_Frame, frozen=True, tag="reconfigure"):
     version: int
 
 
+class Repeat(_Frame, frozen=True, tag="repeat"):
+    """Somebody has begun to watch: show what was said and done so far for the message at hand."""
+
+
 class Shutdown(_Frame, frozen=True, tag="shutdown"):
     """Finish the answer at hand within so many seconds, then end."""
 
@@ -221,7 +225,9 @@ class Part(_Frame, frozen=True, tag="part"):
     data: str
 
 
-ToAgent = UserMessage | Interrupt | PermissionAnswer | AnswerStored | Reconfigure | Shutdown
+ToAgent = (
+    UserMessage | Interrupt | PermissionAnswer | AnswerStored | Reconfigure | Repeat | Shutdown
+)
 FromAgent = (
     Beat | Accepted | Started | PermissionAsked | PermissionWithdrawn | Answer | Crashed | Log
 )

@@ -20,6 +20,8 @@ from agentos.kernel.bus import Bus
 from agentos.kernel.errors import AgentOSError
 
 WATCHED_SUBJECT = "platform.pulse.watched"
+# Said once by each new watcher's gateway: what was said so far is to be said again.
+JOINED_SUBJECT = "platform.pulse.joined"
 # How often a gateway says that somebody watches, and how long workers believe it.
 WATCHED_SECONDS = 4.0
 _BELIEVED_SECONDS = 10.0

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Generic, Literal, TypeVar
 from uuid import UUID
 
-from agentos.execution.pulse.live import WATCHED_SECONDS, WATCHED_SUBJECT
+from agentos.execution.pulse.live import JOINED_SUBJECT, WATCHED_SECONDS, WATCHED_SUBJECT
 from agentos.kernel.bus import Bus, Message, Subscription
 from agentos.kernel.database import Database
 from agentos.kernel.errors import AgentOSError
@@ -111,7 +111,8 @@ class Rooms(Generic[P]):
 
     async def _ask_now(self, thing_id: UUID) -> None:
         """Tells workers that somebody watches: this one at once, all again and again."""
-        await self._ask(thing_id)
+        await self._tell(WATCHED_SUBJECT, thing_id)
+        await self._tell(JOINED_SUBJECT, thing_id)
         if self._asking is None or self._asking.done():
             self._asking = asyncio.create_task(self._keep_asking())
 
@@ -119,12 +120,12 @@ class Rooms(Generic[P]):
         while self._rooms:
             await asyncio.sleep(WATCHED_SECONDS)
             for _, thing_id in list(self._rooms):
-                await self._ask(thing_id)
+                await self._tell(WATCHED_SUBJECT, thing_id)
 
-    async def _ask(self, thing_id: UUID) -> None:
+    async def _tell(self, subject: str, thing_id: UUID) -> None:
         if self._bus.is_connected:
             with suppress(AgentOSError):
-                await self._bus.publish(WATCHED_SUBJECT, thing_id.bytes)
+                await self._bus.publish(subject, thing_id.bytes)
 
 
 async def _close(room: _Room[P]) -> None:
