@@ -24,10 +24,17 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 
 from agentos.kernel.bus import Bus, push_revocations
-from agentos.kernel.bus_credentials import BadBusId, BusAuthority, BusCredentials
+from agentos.kernel.bus_credentials import (
+    MAX_PAYLOAD,
+    MOST_REVOCATIONS,
+    TEAM_LIFE,
+    BadBusId,
+    BusAuthority,
+    BusCredentials,
+)
 from agentos.kernel.engines.account import engine_account
 from agentos.kernel.engines.nats import EmbeddedNats
-from agentos.kernel.errors import SetupError
+from agentos.kernel.errors import Invalid, SetupError, Unavailable
 
 SECRET = bytes(range(32))
 AUTHORITY = BusAuthority(SECRET)
@@ -117,6 +124,13 @@ async def platform(server: EmbeddedNats) -> AsyncIterator[Peer]:
     peer = await join(server.url, AUTHORITY.platform_credentials())
     yield peer
     await peer.client.close()
+
+
+@pytest.fixture
+async def system(server: EmbeddedNats) -> AsyncIterator[Bus]:
+    bus = await Bus.connect(server.url, AUTHORITY.system_credentials(), name="system")
+    yield bus
+    await bus.close()
 
 
 @pytest.fixture
@@ -368,13 +382,13 @@ async def test_a_forged_jwt_is_refused(server: EmbeddedNats, part: str) -> None:
 
 
 async def test_revoking_ends_the_live_connection_and_only_that(
-    server: EmbeddedNats, teams: dict[tuple[str, str], Peer], platform: Peer
+    server: EmbeddedNats, system: Bus, teams: dict[tuple[str, str], Peer], platform: Peer
 ) -> None:
     old = AUTHORITY.team_credentials("acme", "red", HOUR)
     revoked_at = int(time.time())
     revocations = {AUTHORITY.team_public_key("acme", "red"): revoked_at}
     started = time.perf_counter()
-    await push_revocations(server.url, AUTHORITY, revocations)
+    await push_revocations(system, AUTHORITY, revocations)
     await asyncio.wait_for(teams["acme", "red"].closed.wait(), 1)
     assert time.perf_counter() - started < 1
     with pytest.raises(nats.errors.Error, match="Authorization Violation"):
@@ -388,10 +402,43 @@ async def test_revoking_ends_the_live_connection_and_only_that(
     await fresh.client.close()
 
 
-async def test_pushed_revocations_must_come_from_this_authority(server: EmbeddedNats) -> None:
+async def test_pushed_revocations_must_come_from_this_authority(
+    server: EmbeddedNats, system: Bus, platform: Peer
+) -> None:
     stranger = BusAuthority(b"s" * 32)
-    with pytest.raises(Exception, match="did not accept"):
-        await push_revocations(server.url, stranger, {}, timeout=0.5)
+    with pytest.raises(Unavailable, match="did not accept"):
+        await Bus.connect(server.url, stranger.system_credentials(), name="s", timeout=0.5)
+    everybody = {"*": int(time.time()) + 7200}
+    with pytest.raises(SetupError, match="refused"):
+        await push_revocations(system, _Impostor(SECRET, stranger), everybody)
+    await settle(platform)
+    assert platform.client.is_connected
+
+
+class _Impostor(BusAuthority):
+    """Names our account in a request, and signs its claims with a key of its own."""
+
+    def __init__(self, secret: bytes, signer: BusAuthority) -> None:
+        super().__init__(secret)
+        self._operator = signer._operator
+
+
+async def test_as_many_revocations_as_allowed_fit(
+    system: Bus, teams: dict[tuple[str, str], Peer]
+) -> None:
+    until = int(time.time()) + 7200
+    key = AUTHORITY.team_public_key("acme", "red")
+    others = (f"U{n:055d}" for n in range(MOST_REVOCATIONS - 1))
+    revocations = dict.fromkeys([key, *others], until)
+    assert len(AUTHORITY.account_jwt(revocations)) < MAX_PAYLOAD
+    await push_revocations(system, AUTHORITY, revocations)
+    await asyncio.wait_for(teams["acme", "red"].closed.wait(), 5)
+
+
+def test_no_credentials_outlive_their_revocation() -> None:
+    AUTHORITY.team_credentials("acme", "red", TEAM_LIFE)
+    with pytest.raises(Invalid):
+        AUTHORITY.team_credentials("acme", "red", TEAM_LIFE + timedelta(seconds=1))
 
 
 def test_the_same_secret_means_the_same_trust() -> None:

@@ -27,7 +27,7 @@ def test_every_series_is_ours_and_none_names_a_tenant() -> None:
     labels = {label for sample in samples for label in sample.labels}
     assert labels >= {"method", "route", "status", "le", "reason", "state", "engine"}
     assert labels <= {"method", "route", "status", "le", "reason", "state", "engine"} | {
-        "kind", "outcome",
+        "kind", "outcome", "error_class",
     }  # fmt: skip
     assert {
         "agentos_http_requests_total",

@@ -205,6 +205,7 @@ async def _worker(parts: Parts, models: ModelParts, where: Addresses, gateway: s
         parts.clock,
         pulse,
         _crew(parts, pulse, where, gateway),
+        where.embedded_nats,
     )
 
 

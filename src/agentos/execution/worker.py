@@ -8,6 +8,7 @@ from datetime import timedelta
 
 from agentos.execution.crews.keeping.engine import CrewEngine
 from agentos.execution.crews.parts import CrewParts
+from agentos.execution.crews.revocations import Revoker
 from agentos.execution.pulse.chains.advance import keep_advancing
 from agentos.execution.pulse.engine import Engine
 from agentos.execution.pulse.parts import PulseParts
@@ -18,6 +19,7 @@ from agentos.execution.sweeper import Retention, Sweeper
 from agentos.kernel.bus import Bus
 from agentos.kernel.clock import Clock
 from agentos.kernel.database import Database
+from agentos.kernel.engines.nats import EmbeddedNats
 from agentos.kernel.objects import ObjectStore
 from agentos.kernel.outbox import Outbox
 from agentos.kernel.settings import Settings
@@ -33,6 +35,8 @@ class Worker:
     clock: Clock
     pulse: PulseParts
     crew: CrewParts
+    # If this process runs it.
+    embedded_nats: EmbeddedNats | None = None
 
     async def run(self) -> None:
         """Works until cancelled."""
@@ -46,6 +50,14 @@ class Worker:
         outbox = Outbox(lambda: None)
         spools = self.settings.ledger_dir
         sweeper = Sweeper(self.platform_db, self.objects, outbox, self.clock, retention)
+        revoker = Revoker(
+            self.platform_db,
+            self.bus,
+            self.crew.bus_url,
+            self.crew.authority,
+            self.clock,
+            self.embedded_nats,
+        )
         handed_over = asyncio.Event()
         engine = Engine(
             self.pulse,
@@ -62,5 +74,6 @@ class Worker:
             group.create_task(keep_advancing(self.pulse))
             group.create_task(Relay(self.platform_db, self.bus).run())
             group.create_task(sweeper.run())
+            group.create_task(revoker.run())
             group.create_task(keep_discarding(self.platform_db, self.pulse.workspaces))
             group.create_task(keep_recovering(spools, self.platform_db, outbox, self.clock))

@@ -398,29 +398,29 @@ class _translated:  # noqa: N801 - reads as a verb where it is used, like contex
 
 
 async def push_revocations(
-    url: str, authority: BusAuthority, revocations: Mapping[str, int], *, timeout: float = 5.0
-) -> None:
-    """Make a running server drop and refuse what `revocations` names (see `account_jwt`).
+    bus: Bus, authority: BusAuthority, revocations: Mapping[str, int], *, timeout: float = 5.0
+) -> bool:
+    """Make the running servers drop and refuse what `revocations` names (see `account_jwt`).
 
-    The list replaces the server's. A server that restarts knows only its configuration file:
-    render that with the same list, and push again after every reconnect.
+    `bus` is connected with the authority's system credentials. The list replaces the servers'. One
+    that restarts, or reads its configuration again, knows only that: render it with the same list,
+    and push again after every reconnect and from time to time.
+
+    False: the one that answered took no notice, because nobody has used the account since its start.
+    It will let the next one in by its configuration, so push again.
     """
-    bus = await Bus.connect(
-        url, authority.system_credentials(), name="agentos-revoke", timeout=timeout
-    )
-    try:
-        with _translated():
-            answer = await bus._client.request(
-                f"$SYS.REQ.ACCOUNT.{authority.account_id}.CLAIMS.UPDATE",
-                authority.account_jwt(revocations).encode(),
-                timeout=timeout,
-            )
-        body = json.loads(answer.data)
-        if body.get("data", {}).get("code") != 200:
-            reason = body.get("error", {}).get("description", "no reason given")
-            raise SetupError(f"The bus refused the account's claims: {reason}")
-    finally:
-        await bus.close()
+    claims = authority.account_jwt(revocations).encode()
+    subject = f"$SYS.REQ.ACCOUNT.{authority.account_id}.CLAIMS.UPDATE"
+    with _translated():
+        # Gathered: that knows it was cancelled, also if the client swallows it while it flushes.
+        (answer,) = await asyncio.gather(bus._client.request(subject, claims, timeout=timeout))
+    body = json.loads(answer.data)
+    data = body.get("data", {})
+    if data.get("code") != 200:
+        reason = body.get("error", {}).get("description", "no reason given")
+        raise SetupError(f"The bus refused the account's claims: {reason}")
+    # A fixed phrase of the server's, which has no code of its own for it.
+    return bool(data.get("message") != "jwt update skipped")
 
 
 async def assert_sync_always(monitor_url: str) -> None:

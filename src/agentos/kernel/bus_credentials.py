@@ -24,6 +24,14 @@ from agentos.kernel.errors import Invalid, SetupError
 
 MAX_PAYLOAD = 1024 * 1024
 
+# No credential of a team lives longer.
+TEAM_LIFE = timedelta(hours=1)
+# How long a team's key stays revoked. More than a life: clocks differ, and a worker that was stopped
+# while it lost the team may mint once more.
+REVOKED_FOR = 2 * TEAM_LIFE
+# As many as fit into the claims of an account, which have to fit into one message.
+MOST_REVOCATIONS = 10_000
+
 # Claims that change only with the secret carry one fixed issue time, so that every machine
 # renders the same server configuration, byte for byte.
 _ISSUED_AT = int(datetime(2025, 1, 1, tzinfo=UTC).timestamp())
@@ -130,8 +138,8 @@ resolver_preload {{
         """The PLATFORM account's claims: limits, the team scope and who is revoked.
 
         `revocations` maps a user's public key to the Unix time up to which (inclusive) JWTs
-        issued to it are refused. It replaces the list the server has; entries older than the
-        longest team ttl may be dropped.
+        issued to it are refused. It replaces the list the server has; an entry may be dropped
+        once every credential issued up to its time has expired.
         """
         revoked = dict(revocations or {})
         claims = {
@@ -163,6 +171,8 @@ resolver_preload {{
 
         A team keeps one user key, so revoking the team needs no record of what was minted.
         """
+        if ttl > TEAM_LIFE:
+            raise Invalid("A team's credentials on the bus may not live that long.")
         user = self._team_user(tenant, team)
         # The server refuses what was issued at or before the revocation, in whole seconds.
         issued_at = int(time.time())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import quote, urlsplit, urlunsplit
 
@@ -44,6 +44,8 @@ class Addresses(DatabaseAddresses):
 
     nats: str = field(repr=False)
     nats_monitor: str | None = None
+    # In the process that runs it.
+    embedded_nats: EmbeddedNats | None = field(default=None, repr=False)
 
 
 def role_password(secret_key: bytes, role: str) -> str:
@@ -77,7 +79,8 @@ async def embedded_engines(
         await _together(starts)
         if settings.embedded_postgres:
             await _create_database(postgres, secret_key)
-        yield addresses(settings, secret_key)
+        where = addresses(settings, secret_key)
+        yield replace(where, embedded_nats=nats) if settings.embedded_nats else where
 
 
 async def _together(starts: list[Coroutine[None, None, None]]) -> None:

@@ -16,10 +16,11 @@ from pathlib import Path
 import pytest
 
 from agentos.kernel.bus import Bus, assert_sync_always
-from agentos.kernel.bus_credentials import BusAuthority
+from agentos.kernel.bus_credentials import TEAM_LIFE, BusAuthority, BusCredentials
 from agentos.kernel.engines import nats as engine
 from agentos.kernel.engines.account import Account, engine_account
 from agentos.kernel.engines.nats import BusAlreadyRunning, EmbeddedNats
+from agentos.kernel.errors import Unavailable
 
 AUTHORITY = BusAuthority(b"n" * 32)
 
@@ -159,10 +160,51 @@ async def test_binary_is_copied_where_the_account_cannot_reach_it(
 
 async def test_revocations_are_in_force_after_a_restart(data_dir: Path) -> None:
     nats = embedded(data_dir)
-    nats.revocations = {AUTHORITY.team_public_key("t1", "red"): 2_000_000_000}
     await nats.start()
-    config = (data_dir / "nats" / "server.conf").read_text()
-    assert AUTHORITY.account_jwt(nats.revocations) in config
+    nats.keep_revocations({AUTHORITY.team_public_key("t1", "red"): 2_000_000_000})
+    red = AUTHORITY.team_credentials("t1", "red", TEAM_LIFE)
+    blue = AUTHORITY.team_credentials("t1", "blue", TEAM_LIFE)
+    # It was told nothing while it ran.
+    await (await Bus.connect(nats.url, red, name="red", timeout=5)).close()
+    pid = nats.process.pid
+    assert pid is not None
+    back = asyncio.Event()
+    bus = await connect(nats, lambda state: back.set() if state == "connected" else None)
+    back.clear()
+    os.kill(pid, signal.SIGKILL)
+    async with asyncio.timeout(10):
+        await back.wait()
+    await bus.close()
+    await refused(nats, red)
+    await nats.stop()
+    # By whoever starts it next, before anybody could tell it.
+    successor = embedded(data_dir)
+    await successor.start()
+    await refused(successor, red)
+    await (await Bus.connect(successor.url, blue, name="blue", timeout=5)).close()
+    successor.keep_revocations({})
+    await successor.stop()
+    await successor.start()
+    await (await Bus.connect(successor.url, red, name="red", timeout=5)).close()
+    await successor.stop()
+
+
+async def refused(server: EmbeddedNats, credentials: BusCredentials) -> None:
+    with pytest.raises(Unavailable, match="Authorization Violation"):
+        await Bus.connect(server.url, credentials, name="refused", timeout=1)
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{", '{"U": "soon"}', '{"U": null}', "7"])
+async def test_broken_revocations_do_not_keep_it_from_starting(
+    data_dir: Path, content: str
+) -> None:
+    (data_dir / "nats").mkdir()
+    (data_dir / "nats" / "revocations.json").write_text(content)
+    account = engine_account()
+    if account:
+        os.chown(data_dir / "nats", account.uid, account.gid)
+    nats = embedded(data_dir)
+    await nats.start()
     await nats.stop()
 
 

@@ -9,7 +9,12 @@ from uuid import UUID
 import msgspec
 from fastapi import Depends, Request
 
-from agentos.execution.crews.hints import CHANGED_SUBJECT, Handed, handed_subject
+from agentos.execution.crews.hints import (
+    CHANGED_SUBJECT,
+    REVOKED_SUBJECT,
+    Handed,
+    handed_subject,
+)
 from agentos.integrations.models.directory import Directory
 from agentos.integrations.models.hosts import Hosts
 from agentos.kernel.bus import Bus
@@ -25,6 +30,11 @@ class CrewHints:
     async def changed(self, team_id: UUID) -> None:
         if self.bus.is_connected:
             await self.bus.publish(CHANGED_SUBJECT, team_id.bytes)
+
+    async def revoked(self) -> None:
+        """Tells workers that the bus is to be told whose credentials are void."""
+        if self.bus.is_connected:
+            await self.bus.publish(REVOKED_SUBJECT, b"")
 
     async def handed(self, team_id: UUID, handed: Handed) -> None:
         """Gives a team's keeper a message that is its to answer from here on."""

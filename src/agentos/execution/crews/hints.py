@@ -9,6 +9,8 @@ import msgspec
 
 # A hint, not an order: its data is the id of a team that was changed, or one of its messages.
 CHANGED_SUBJECT = "platform.crews.changed"
+# A hint that credentials of a team are void from now on. It has no data.
+REVOKED_SUBJECT = "platform.crews.revoked"
 
 
 def handed_subject(team_id: UUID) -> str:

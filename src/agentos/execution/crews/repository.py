@@ -391,6 +391,16 @@ async def want(
     )
 
 
+async def revoke(tx: Transaction, team: TeamRow, until: datetime) -> None:
+    """Makes void what the team's sidecars were given to get onto the bus."""
+    await tx.execute(
+        "insert into bus_revocations (tenant_id, team_id, until) values ($1, $2, $3)",
+        team.tenant_id,
+        team.id,
+        until,
+    )
+
+
 async def delete(tx: Transaction, team: TeamRow) -> None:
     """With all that belongs to it: agents, messages, schedules, webhooks, their runs."""
     await tx.execute("delete from teams where tenant_id = $1 and id = $2", team.tenant_id, team.id)

@@ -49,6 +49,7 @@ from agentos.execution.crews.schemas import (
     TemplateUse,
 )
 from agentos.execution.crews.templates import described, templates
+from agentos.kernel.bus_credentials import REVOKED_FOR
 from agentos.kernel.ids import uuid7
 from agentos.tenancy.pages import PageRequest, RowPage
 from agentos.tenancy.principals import Scope
@@ -186,7 +187,7 @@ async def delete_worker(work: Work, front: CrewFront, team_id: UUID, name: str) 
 
 
 async def delete_team(work: Work, front: CrewFront, team_id: UUID) -> None:
-    """Removes a stopped team with its messages, schedules and webhooks."""
+    """Removes a stopped team with its messages, schedules, webhooks and rights on the bus."""
     work.require(Scope.TEAMS_WRITE)
     team = await _locked(work, team_id)
     if team.deployed:
@@ -195,6 +196,10 @@ async def delete_team(work: Work, front: CrewFront, team_id: UUID) -> None:
         raise TeamDeployed("The team is still stopping.", hint="Try again in a moment.")
     if team.is_native:
         await front.native.stopped(work, team_id)
+    if team.fence:
+        # A worker has kept it: a copy of its sidecar's credentials may be anywhere.
+        await repository.revoke(work.tx, team, work.now() + REVOKED_FOR)
+        work.tx.after_commit(front.hints.revoked)
     await repository.delete(work.tx, team)
     await work.record(
         "team.deleted",

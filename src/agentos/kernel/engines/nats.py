@@ -55,9 +55,8 @@ class EmbeddedNats:
         self._notice = on_notice
         self._process: EngineProcess | None = None
         self._ports = (0, 0)
-        # Written into the configuration before every (re)start; a running server learns of
-        # changes through `bus.push_revocations`.
-        self.revocations: Mapping[str, int] = {}
+        # Written into the configuration before every (re)start.
+        self._revocations: Mapping[str, int] = {}
 
     @property
     def url(self) -> str:
@@ -82,6 +81,7 @@ class EmbeddedNats:
         config = home / "server.conf"
         await _wait_for_predecessor(pid_file, config)
         self._ports = _choose_ports(home / "ports.json")
+        self._revocations = _remembered_revocations(home / "revocations.json")
         self._process = EngineProcess(
             name="NATS",
             argv=[str(self._binary(data_dir)), "-c", str(config), "-P", str(pid_file)],
@@ -98,6 +98,16 @@ class EmbeddedNats:
         """End the server in order; harmless if it was never started."""
         if self._process is not None:
             await self._process.stop(timeout)
+
+    def keep_revocations(self, revocations: Mapping[str, int]) -> None:
+        """What the server refuses from its next start on, whoever starts it.
+
+        The running one learns it through `bus.push_revocations`.
+        """
+        self._revocations = dict(revocations)
+        _write_private(
+            self._data_dir / "nats" / "revocations.json", json.dumps(self._revocations), None
+        )
 
     def _binary(self, data_dir: Path) -> Path:
         binary = _wheel_binary()
@@ -120,7 +130,7 @@ class EmbeddedNats:
             port=port,
             monitor_port=monitor_port,
             store_dir=path.parent,
-            revocations=self.revocations,
+            revocations=self._revocations,
         )
         _write_private(path, text, self._account)
 
@@ -203,6 +213,14 @@ def _remembered_ports(memory: Path) -> tuple[int, int] | None:
         return int(ports["client"]), int(ports["monitor"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
+
+
+def _remembered_revocations(memory: Path) -> dict[str, int]:
+    try:
+        return {str(key): int(until) for key, until in json.loads(memory.read_text()).items()}
+    except (OSError, ValueError, AttributeError, TypeError):
+        # Lost, or none yet: workers tell the server anew.
+        return {}
 
 
 def _is_free(port: int) -> bool:

@@ -8,7 +8,6 @@ import shutil
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from datetime import timedelta
 from pathlib import Path
 
 import msgspec
@@ -19,11 +18,11 @@ from agentos.execution.crews.keeping.links import addresses_of, link
 from agentos.execution.crews.parts import CrewParts
 from agentos.integrations.tools.egress import egress_at
 from agentos.integrations.tools.routes import session_routes
+from agentos.kernel.bus_credentials import TEAM_LIFE
 from agentos.kernel.logs import get_logger
 
 log = get_logger(__name__)
 
-_CREDENTIALS_LIFE = timedelta(hours=1)
 _RENEWED_AFTER = 20 * 60.0
 
 
@@ -43,7 +42,7 @@ class Room:
     def let_in(self) -> None:
         """Writes fresh rights on the bus."""
         minted = self.parts.authority.team_credentials(
-            str(self.claim.tenant_id), str(self.claim.team_id), _CREDENTIALS_LIFE
+            str(self.claim.tenant_id), str(self.claim.team_id), TEAM_LIFE
         )
         credentials = SidecarCredentials(
             jwt=minted.jwt,
