@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from tests.gateways import Gateway
 
+from agentos.cli.runs import print_last_run
 from agentos.cli.schedules import _seconds, _when
 from agentos.kernel.errors import Invalid
 
@@ -75,6 +76,76 @@ async def test_sessions_and_other_ways(owner: Cli, tmp_path: Path) -> None:
     assert (await owner(*create, "x", "--at", "2001-01-01", *what, code=6)).err
     bad = await owner(*create, "x", "--cron", "nonsense", *what, code=2)
     assert "Five fields" in bad.err
+
+
+async def test_change_a_schedule(owner: Cli, tmp_path: Path) -> None:
+    made = (await owner(*DAILY, *ASKS, "--json")).json
+    assert made["last_run"] is None
+    changed = await owner("schedules", "update", "daily", "--cron", "30 6 * * *")
+    assert re.match(
+        r"Changed the schedule Daily; it fires next \d{4}-\d\d-\d\d 0[45]:30", changed.out
+    )
+    now = (await owner("schedules", "show", "Daily", "--json")).json
+    same = ("name", "timezone", "prompt", "team_id", "missed", "enabled")
+    assert [now[name] for name in same] == [made[name] for name in same]
+    other = ("--name", "Weekly", "--every", "1w", "--prompt", "-", "--missed", "skip", "--json")
+    new = (await owner("schedules", "update", "Daily", *other, stdin="What was it?")).json
+    assert [new[name] for name in ("name", "cron", "every_seconds", "prompt", "missed")] == (
+        ["Weekly", None, 604_800, "What was it?", "skip"]
+    )
+    await owner("schedules", "pause", "Weekly")
+    paused = await owner("schedules", "update", "Weekly", "--timezone", "Asia/Tokyo")
+    assert paused.out == "Changed the schedule Weekly; it is paused.\n"
+    place = tmp_path / "session.yaml"
+    place.write_text("prompt: What is 2 + 2?\nmodel: demo\n")
+    create = ("schedules", "create", "Sums", "--every", "1h", "--session-file", str(place))
+    sums = (await owner(*create, "--json")).json
+    other = (await owner("schedules", "update", "Sums", "--prompt", "And 3 + 3?", "--json")).json
+    assert other["session"] == {**sums["session"], "prompt": "And 3 + 3?"}
+    place.write_text("prompt: What is 4 + 4?\nmodel: demo\n")
+    whole = await owner("schedules", "update", "Sums", "--session-file", str(place), "--json")
+    assert whole.json["session"]["prompt"] == "What is 4 + 4?"
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "said"),
+    [
+        ((), 2, "agentos schedules update --help"),
+        (("--cron", "nonsense"), 2, "Five fields"),
+        (("--cron", "* * * * *", "--every", "1h"), 2, "cron"),
+        (("--timezone", "X/Y"), 2, "X/Y"),
+        (("--every", "soon"), 2, "15m"),
+        (("--at", "2001-01-01"), 6, ""),
+        (("--missed", "odd"), 2, "skip, once, all"),
+        (("--session-file", "/dev/null"), 5, "/dev/null"),
+        (("--session-file", "s.yaml", "--prompt", "x"), 2, "one of them"),
+        (("--name", "Taken"), 6, "name"),
+    ],
+)
+async def test_no_change_of_a_schedule(
+    owner: Cli, options: tuple[str, ...], code: int, said: str
+) -> None:
+    made = (await owner(*DAILY, *ASKS, "--json")).json
+    await owner("schedules", "create", "Taken", "--every", "1h", *ASKS)
+    assert said in (await owner("schedules", "update", "Daily", *options, code=code)).err
+    assert (await owner("schedules", "show", "Daily", "--json")).json == made
+
+
+async def test_what_came_of_the_last_run(owner: Cli) -> None:
+    await owner(*DAILY, *ASKS)
+    assert re.search(r"Daily .* none +team Crew ", (await owner("schedules", "list")).out)
+    assert "\nLast run none\n" in (await owner("schedules", "show", "Daily")).out
+    await owner("schedules", "run", "Daily")
+    when = r"running \d{4}-\d\d-\d\d \d\d:\d\d:\d\d"
+    assert re.search(rf"Daily .* {when} +team Crew ", (await owner("schedules", "list")).out)
+    assert re.search(rf"\nLast run {when}\n", (await owner("schedules", "show", "Daily")).out)
+    assert "  What is new?  " in (await owner("schedules", "runs", "Daily")).out
+
+
+def test_what_went_wrong_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    run = {"state": "failed", "due_at": "x", "finished_at": "y", "error": "It\nbroke\x1b."}
+    print_last_run({"last_run": run}, 9)
+    assert capsys.readouterr().out == "Last run failed y: It broke\\x1b.\n"
 
 
 async def test_preview(owner: Cli) -> None:

@@ -8,6 +8,7 @@ import typer
 from agentos.cli.client import Client, Url, segment
 from agentos.cli.named import POST_ACTION, SCHEDULE, WEBHOOK, Yes, confirm, find, one_of
 from agentos.cli.output import AsJson, Column, Row, show_done, show_list
+from agentos.cli.runs import check_change
 from agentos.cli.session_bodies import read_text
 from agentos.kernel.errors import Invalid
 
@@ -18,6 +19,7 @@ _METHODS = ("POST", "PUT", "PATCH", "GET", "DELETE")
 
 OfSchedule = Annotated[str | None, typer.Option("--schedule", help="Name or id of a schedule.")]
 OfWebhook = Annotated[str | None, typer.Option("--webhook", help="Name or id of a webhook.")]
+PostActionRef = Annotated[str, typer.Argument(help="Name or id.", metavar="POST_ACTION")]
 
 
 @app.command("list")
@@ -93,6 +95,66 @@ def create(
 
 
 @app.command()
+def update(
+    post_action: PostActionRef,
+    name: Annotated[str | None, typer.Option(help="What it shall be called.")] = None,
+    to: Annotated[
+        str | None, typer.Option("--to", help="Where to call; may name {{run.state}} and more.")
+    ] = None,
+    after: Annotated[str | None, typer.Option(help="After: success, failure or any.")] = None,
+    method: Annotated[str | None, typer.Option(help=f"One of {', '.join(_METHODS)}.")] = None,
+    header: Annotated[
+        list[str] | None,
+        typer.Option(help="A header, 'Name: value', in place of those; repeat it for more."),
+    ] = None,
+    no_headers: Annotated[bool, typer.Option("--no-headers", help="Send none of those.")] = False,
+    body_file: Annotated[Path | None, typer.Option(help="A template of the body.")] = None,
+    no_body: Annotated[
+        bool, typer.Option("--no-body", help="Without a template: send the run as JSON.")
+    ] = False,
+    auth: Annotated[
+        str | None,
+        typer.Option(help="bearer:SECRET, basic:USER:SECRET, header:NAME:SECRET, or none."),
+    ] = None,
+    max_attempts: Annotated[
+        int | None, typer.Option(min=1, max=20, help="How often it is tried.")
+    ] = None,
+    enabled: Annotated[
+        bool | None, typer.Option("--enable/--disable", help="Whether it follows runs at all.")
+    ] = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Change a post-action. What is not given stays; what it follows stays, too."""
+    options: dict[str, Any] = {
+        "name": name,
+        "url": to,
+        "after": None if after is None else one_of(after, _AFTER, "outcome"),
+        "method": None if method is None else one_of(method.upper(), _METHODS, "method"),
+        "headers": dict(_header(each) for each in header) if header else None,
+        "body": None if body_file is None else read_text(body_file),
+        "auth": None if auth is None else _auth(auth),
+        "max_attempts": max_attempts,
+        "enabled": enabled,
+    }
+    body = {key: value for key, value in options.items() if value is not None}
+    body |= _taken_away(body, no_headers, no_body)
+    check_change(body, "post-actions update")
+    client = Client.open(url)
+    done = client.patch(f"{POST_ACTION.path}/{find(client, POST_ACTION, post_action)}", body)
+    off = "" if done["enabled"] else "; it is disabled"
+    show_done(f"Changed the post-action {done['name']}{off}.", done, as_json=as_json)
+
+
+def _taken_away(given: Row, no_headers: bool, no_body: bool) -> dict[str, Any]:
+    if no_headers and "headers" in given:
+        raise Invalid("Give --header or --no-headers.")
+    if no_body and "body" in given:
+        raise Invalid("Give --body-file or --no-body.")
+    return ({"headers": {}} if no_headers else {}) | ({"body": None} if no_body else {})
+
+
+@app.command()
 def deliveries(
     run: Annotated[str, typer.Argument(help="Id of a run.", metavar="RUN")],
     url: Url = None,
@@ -117,7 +179,7 @@ def deliveries(
 
 @app.command()
 def delete(
-    post_action: Annotated[str, typer.Argument(help="Name or id.", metavar="POST_ACTION")],
+    post_action: PostActionRef,
     yes: Yes = False,
     url: Url = None,
     as_json: AsJson = False,
@@ -146,6 +208,8 @@ def _header(text: str) -> tuple[str, str]:
 
 def _auth(text: str) -> dict[str, str]:
     match text.split(":"):
+        case ["none"]:
+            return {"kind": "none"}
         case ["bearer", secret] if secret:
             return {"kind": "bearer", "secret": secret}
         case ["basic", user, secret] if secret:
@@ -155,7 +219,7 @@ def _auth(text: str) -> dict[str, str]:
     raise Invalid(
         "This is no way to authenticate.",
         hint="Write bearer:SECRET, basic:USER:SECRET or header:NAME:SECRET, with the name of a "
-        "secret in the vault.",
+        "secret in the vault; or none.",
     )
 
 

@@ -17,7 +17,21 @@ from agentos.cli.output import (
     show_done,
     show_list,
 )
-from agentos.cli.runs import Limit, OfTeam, Prompt, SessionFile, Team, show_runs, target, team_names
+from agentos.cli.runs import (
+    Limit,
+    OfTeam,
+    OtherSession,
+    Prompt,
+    SessionFile,
+    Team,
+    check_change,
+    last_run,
+    print_last_run,
+    show_runs,
+    target,
+    target_change,
+    team_names,
+)
 from agentos.cli.session_ids import short
 from agentos.kernel.errors import Invalid
 
@@ -48,6 +62,7 @@ def list_schedules(team: OfTeam = None, url: Url = None, as_json: AsJson = False
         Column("Name", "name"),
         Column("When", _when),
         Column("Next", lambda row: row["next_at"] or _why_not(row)),
+        Column("Last run", last_run),
         Column("Starts", lambda row: _starts(row, names)),
         Column("Id", "id"),
     )
@@ -87,7 +102,7 @@ def _starts(row: Row, names: dict[str, str]) -> str:
 
 @app.command()
 def show(schedule: ScheduleRef, url: Url = None, as_json: AsJson = False) -> None:
-    """One schedule: what it starts, and when it fires next."""
+    """One schedule: what it starts, what came of it last, and when it fires next."""
     client = Client.open(url)
     found = client.get(path_of(client, SCHEDULE, schedule))
     if as_json:
@@ -98,6 +113,7 @@ def show(schedule: ScheduleRef, url: Url = None, as_json: AsJson = False) -> Non
     print(f"When     {_when(found)}{'' if found['enabled'] else ', paused'}")
     print(f"Missed   {found['missed']}")
     print(f"Starts   {printable(_starts(found, names))}")
+    print_last_run(found, 9)
     print(f"Created  {cell(found['created_at'])} by {printable(found['created_by'])}")
     print(f"\n{printable(found['prompt'] or found['session']['prompt'], lines=True)}\n")
     _print_moments(found["upcoming"])
@@ -131,8 +147,42 @@ def create(
     client = Client.open(url)
     body |= target(client, team, prompt, session_file)
     made = client.post(SCHEDULE.path, body)
-    when = f"fires next {cell(made['next_at'])}" if made["enabled"] else "is paused"
-    show_done(f"Made the schedule {made['name']}; it {when}.", made, as_json=as_json)
+    show_done(f"Made the schedule {made['name']}; it {_then(made)}.", made, as_json=as_json)
+
+
+@app.command()
+def update(
+    schedule: ScheduleRef,
+    name: Annotated[str | None, typer.Option(help="What it shall be called.")] = None,
+    cron: Cron = None,
+    timezone: Annotated[
+        str | None, typer.Option("--timezone", help="In which cron is read, such as Europe/Berlin.")
+    ] = None,
+    every: Every = None,
+    at: At = None,
+    prompt: Prompt = None,
+    session_file: OtherSession = None,
+    missed: Annotated[
+        str | None, typer.Option(help="What becomes of missed moments: skip, once or all.")
+    ] = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Change a schedule. What is not given stays; its team and its history stay, too."""
+    body: dict[str, Any] = {"name": name} if name is not None else {}
+    body |= _given_timing(cron, timezone, every, at) | target_change(prompt, session_file)
+    if missed is not None:
+        body["missed"] = one_of(missed, _MISSED, "way with missed moments")
+    check_change(body, "schedules update")
+    client = Client.open(url)
+    done = client.patch(path_of(client, SCHEDULE, schedule), body)
+    show_done(f"Changed the schedule {done['name']}; it {_then(done)}.", done, as_json=as_json)
+
+
+def _then(row: Row) -> str:
+    if row["next_at"] is not None:
+        return f"fires next {cell(row['next_at'])}"
+    return "does not fire any more" if row["enabled"] else "is paused"
 
 
 @app.command()
@@ -212,6 +262,12 @@ def _timing(
     """When it fires, as the API takes it."""
     if cron is None and every is None and at is None:
         raise Invalid("When shall it fire?", hint="Give --cron, --every or --at.")
+    return _given_timing(cron, timezone, every, at)
+
+
+def _given_timing(
+    cron: str | None, timezone: str | None, every: str | None, at: str | None
+) -> dict[str, Any]:
     options = {
         "cron": cron,
         "timezone": timezone,

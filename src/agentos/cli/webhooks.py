@@ -16,10 +16,28 @@ from agentos.cli.output import (
     show_done,
     show_list,
 )
-from agentos.cli.runs import Limit, OfTeam, SessionFile, Team, show_runs, target, team_names
+from agentos.cli.runs import (
+    Limit,
+    OfTeam,
+    OtherSession,
+    SessionFile,
+    Team,
+    check_change,
+    last_run,
+    print_last_run,
+    show_runs,
+    target,
+    target_change,
+    team_names,
+)
 from agentos.cli.session_ids import short
 
 app = typer.Typer(rich_markup_mode=None, no_args_is_help=True)
+
+Prompt = Annotated[
+    str | None,
+    typer.Option(help="What it is asked; {{a.path}} comes from the JSON that is sent."),
+]
 
 
 @app.command("list")
@@ -33,7 +51,7 @@ def list_webhooks(team: OfTeam = None, url: Url = None, as_json: AsJson = False)
         Column("Enabled", "enabled"),
         Column("Ends in", "token_hint"),
         Column("Starts", lambda row: _starts(row, names)),
-        Column("Last used", "used_at"),
+        Column("Last run", last_run),
         Column("Id", "id"),
     )
     show_list(
@@ -53,7 +71,7 @@ def _starts(row: Row, names: dict[str, str]) -> str:
 
 @app.command()
 def show(webhook: WebhookRef, url: Url = None, as_json: AsJson = False) -> None:
-    """One webhook. Its token is not shown again."""
+    """One webhook, and what came of it last. Its token is not shown again."""
     client = Client.open(url)
     found = client.get(path_of(client, WEBHOOK, webhook))
     if as_json:
@@ -67,6 +85,7 @@ def show(webhook: WebhookRef, url: Url = None, as_json: AsJson = False) -> None:
         f"Starts    {printable(_starts(found, names))}, {found['max_unfinished']} at once at most"
     )
     print(f"Last used {cell(found['used_at'])}")
+    print_last_run(found, 10)
     print(f"Created   {cell(found['created_at'])} by {printable(found['created_by'])}")
     print(f"\n{printable(found['prompt'] or found['session']['prompt'], lines=True)}")
 
@@ -75,10 +94,7 @@ def show(webhook: WebhookRef, url: Url = None, as_json: AsJson = False) -> None:
 def create(
     name: Annotated[str, typer.Argument(help="What it is called.")],
     team: Team = None,
-    prompt: Annotated[
-        str | None,
-        typer.Option(help="What it is asked; {{a.path}} comes from the JSON that is sent."),
-    ] = None,
+    prompt: Prompt = None,
     session_file: SessionFile = None,
     max_unfinished: Annotated[
         int | None, typer.Option(min=1, help="Runs at once; more are refused. Default: 20.")
@@ -93,6 +109,32 @@ def create(
         body["max_unfinished"] = max_unfinished
     made = client.post(WEBHOOK.path, body)
     _show_token(client, made, f"Made the webhook {made['name']}.", as_json=as_json)
+
+
+@app.command()
+def update(
+    webhook: WebhookRef,
+    name: Annotated[str | None, typer.Option(help="What it shall be called.")] = None,
+    prompt: Prompt = None,
+    session_file: OtherSession = None,
+    max_unfinished: Annotated[
+        int | None, typer.Option(min=1, help="Runs at once; more are refused.")
+    ] = None,
+    enabled: Annotated[
+        bool | None, typer.Option("--enable/--disable", help="Whether it takes what is sent.")
+    ] = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Change a webhook. What is not given stays; its team and its address stay, too."""
+    options = {"name": name, "max_unfinished": max_unfinished, "enabled": enabled}
+    body = {key: value for key, value in options.items() if value is not None}
+    body |= target_change(prompt, session_file)
+    check_change(body, "webhooks update")
+    client = Client.open(url)
+    done = client.patch(path_of(client, WEBHOOK, webhook), body)
+    off = "" if done["enabled"] else "; it is disabled"
+    show_done(f"Changed the webhook {done['name']}{off}.", done, as_json=as_json)
 
 
 @app.command()

@@ -82,3 +82,13 @@ async def test_an_update_leaves_nothing_out_that_goes_without_saying(
         await runs.ended(run["id"])
     await runs.rounds()
     assert len(receiver.calls) == 1
+
+
+async def test_a_body_can_be_taken_away(runs: Runs, receiver: Receiver) -> None:
+    made = await runs.schedule(every_seconds=3600, session=SESSION)
+    body = {"name": "tell", "schedule_id": made["id"], "url": receiver.url, "body": "{{run.state}}"}
+    action = await runs.call("POST", "/api/post-actions", 201, json=body)
+    path = f"/api/post-actions/{action['id']}"
+    kept = await runs.call("PATCH", path, json={"after": "any", "name": None})
+    assert (kept["body"], kept["name"]) == ("{{run.state}}", "tell")
+    assert (await runs.call("PATCH", path, json={"body": None}))["body"] is None

@@ -223,6 +223,40 @@ async def test_change_and_delete(runs: Runs) -> None:
     assert (await runs.lab.client.get(path)).status_code == 404
 
 
+async def test_a_run_says_what_its_session_was_asked(runs: Runs) -> None:
+    made = await runs.schedule(every_seconds=60, session=SESSION)
+    run = await runs.call("POST", f"/api/schedules/{made['id']}/run", 201)
+    assert run["prompt"] == SESSION["prompt"]
+    # As it was stored until it was stored beside the session.
+    await runs.lab.superuser.execute("update runs set prompt = null")
+    assert [each["prompt"] for each in await runs.runs_of(made)] == [SESSION["prompt"]]
+    changed = await runs.call(
+        "PATCH", f"/api/schedules/{made['id']}", json={"prompt": script("say Other.")}
+    )
+    assert changed["prompt"] is None
+    assert changed["session"] == {**made["session"], "prompt": script("say Other.")}
+    runs.lab.clock.advance(timedelta(minutes=1))
+    await runs.rounds()
+    asked = [each["prompt"] for each in await runs.runs_of(made)]
+    assert asked == [script("say Other."), SESSION["prompt"]]
+
+
+async def test_a_team_stays_and_its_prompt_changes(runs: Runs) -> None:
+    team_id = await runs.team()
+    made = await runs.schedule(every_seconds=60, team_id=str(team_id), prompt="One")
+    path = f"/api/schedules/{made['id']}"
+    changed = await runs.call("PATCH", path, json={"prompt": "Two"})
+    assert (changed["prompt"], changed["team_id"]) == ("Two", str(team_id))
+    refused = await runs.lab.client.patch(path, json={"session": SESSION})
+    assert (refused.status_code, refused.json()["code"]) == (422, "bad_target")
+    both = await runs.schedule(name="other", every_seconds=60, session=SESSION)
+    refused = await runs.lab.client.patch(
+        f"/api/schedules/{both['id']}", json={"session": SESSION, "prompt": "Three"}
+    )
+    assert (refused.status_code, refused.json()["code"]) == (422, "bad_target")
+    assert (await runs.call("GET", path))["prompt"] == "Two"
+
+
 # The clock change of Berlin in 2026: 29 March and 25 October.
 
 

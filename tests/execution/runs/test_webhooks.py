@@ -145,6 +145,17 @@ async def test_templates_are_checked(runs: Runs, template: str) -> None:
     assert (answer.status_code, answer.json()["code"]) == (422, "bad_template"), answer.text
 
 
+async def test_the_template_of_a_session_is_changed_by_itself(runs: Runs) -> None:
+    made = await runs.webhook(session=ECHO)
+    path = f"/api/webhooks/{made['id']}"
+    bad = await runs.lab.client.patch(path, json={"prompt": "{{"})
+    assert (bad.status_code, bad.json()["code"]) == (422, "bad_template")
+    changed = await runs.call("PATCH", path, json={"prompt": "Look: {{title}}"})
+    assert changed["session"] == {**made["session"], "prompt": "Look: {{title}}"}
+    assert (await send(runs, made, json={"title": "It broke"})).status_code == 202
+    assert [each["prompt"] for each in await runs.runs_of(made)] == ["Look: It broke"]
+
+
 async def test_change_and_delete(runs: Runs) -> None:
     made = await runs.webhook(session=ECHO)
     path = f"/api/webhooks/{made['id']}"

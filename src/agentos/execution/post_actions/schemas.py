@@ -82,7 +82,9 @@ class PostActionUpdate(Body):
     method: Method | None = None
     url: Url | None = None
     headers: Annotated[dict[HeaderName, HeaderValue], Field(max_length=50)] | None = None
-    body: Annotated[str, StringConstraints(max_length=100_000, pattern=r"^[^\x00]*$")] | None = None
+    body: Annotated[str, StringConstraints(max_length=100_000, pattern=r"^[^\x00]*$")] | None = (
+        Field(None, description="Null, if it is given: the run as JSON.")
+    )
     auth: Auth | None = None
     max_attempts: int | None = Field(None, ge=1, le=20)
     enabled: bool | None = None

@@ -68,7 +68,8 @@ async def update_post_action(
     _require_either(work)
     row = await _found(work, post_action_id, lock=True)
     _require_write(work, row["schedule_id"])
-    given = {name for name in body.model_fields_set if getattr(body, name) is not None}
+    # Null is a body like any other; of the rest, it stands for what is not given.
+    given = {n for n in body.model_fields_set if n == "body" or getattr(body, n) is not None}
     # Each of them whole, also with what goes without saying.
     values = body.model_dump(mode="json", include=given)
     await _check(work, values)

@@ -2,16 +2,34 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 from uuid import UUID
 
 import asyncpg
 
 from agentos.kernel.database import Transaction
 
-READ = """id, schedule_id, webhook_id, due_at, manual, state, prompt, message_id, session_id, result,
-    error, error_code, created_at, started_at, finished_at"""
+# Runs from before they were stored with their session's prompt have it only there.
+READ = """id, schedule_id, webhook_id, due_at, manual, state,
+    coalesce(prompt, session ->> 'prompt') as prompt, message_id, session_id, result, error,
+    error_code, created_at, started_at, finished_at"""
 _LAST = UUID(int=2**128 - 1)
+
+
+def last_run_of(table: Literal["schedules", "webhooks"]) -> str:
+    """A column for each row of the table: its newest run, or null.
+
+    One step into the index runs_of_schedule or runs_of_webhook, from its end, however many runs
+    there are; of a page it is looked up for the rows that are shown.
+    """
+    column = f"r.{table.removesuffix('s')}_id"
+    # Not `=`: by that the order of the primary key would do as well, and where nearly all runs are
+    # of one of them, all would be read through to find that another has none.
+    return f"""(select jsonb_build_object('id', r.id, 'state', r.state, 'due_at', r.due_at,
+            'finished_at', r.finished_at, 'error', r.error)
+        from runs r where r.tenant_id = {table}.tenant_id
+            and {column} between {table}.id and {table}.id
+        order by {column} desc, r.id desc limit 1) as last_run"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +61,15 @@ async def insert(
     now: datetime,
     error: str | None = None,
 ) -> bool:
-    """A new run; False if the schedule has one for that moment."""
+    """A new run; False if the schedule has one for that moment.
+
+    That of a session keeps its prompt beside it: nobody who lists runs reads whole sessions.
+    """
     return bool(
         await tx.execute(
             """insert into runs (tenant_id, id, schedule_id, webhook_id, due_at, manual, state,
                    prompt, session, created_at, error, finished_at)
-               values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11,
+               values ($1, $2, $3, $4, $5, $6, $7, coalesce($8, $9::jsonb ->> 'prompt'), $9, $10, $11,
                    case when $7 = 'skipped' then $10::timestamptz end)
                on conflict (tenant_id, schedule_id, due_at)
                    where schedule_id is not null and not manual do nothing""",

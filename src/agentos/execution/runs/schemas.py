@@ -18,8 +18,8 @@ class RunRead(BaseModel):
     due_at: datetime = Field(description="The moment it was meant for.")
     manual: bool = Field(description="Somebody asked for it by hand.")
     state: RunState
-    prompt: str | None
-    message_id: UUID | None = Field(description="What it asked its team.")
+    prompt: str | None = Field(description="What it asked its team, or its session.")
+    message_id: UUID | None = Field(description="The message to its team.")
     session_id: UUID | None = Field(description="The session that it started.")
     result: str | None = Field(description="The answer, or the session's result.")
     error: str | None
@@ -27,6 +27,16 @@ class RunRead(BaseModel):
     created_at: datetime
     started_at: datetime | None
     finished_at: datetime | None
+
+
+class LastRun(BaseModel):
+    """What came of the newest run, for those who look at what it is a run of."""
+
+    id: UUID
+    state: RunState
+    due_at: datetime = Field(description="The moment it was meant for.")
+    finished_at: datetime | None
+    error: str | None
 
 
 class DeliveryRead(BaseModel):

@@ -1,9 +1,11 @@
-"""What a schedule or a webhook is for, checked when it is made."""
+"""What a schedule or a webhook is for, checked when it is made or changed."""
 
 from __future__ import annotations
 
 from typing import Any
 from uuid import UUID
+
+import asyncpg
 
 from agentos.execution.crews import repository as teams
 from agentos.execution.crews.errors import TeamNotFound
@@ -13,6 +15,26 @@ from agentos.execution.pulse.schemas import SessionCreate
 from agentos.execution.runs.errors import BadTarget
 from agentos.tenancy.principals import Scope
 from agentos.tenancy.work import Work
+
+_STAYS = "Change its prompt, or make another one for the session."
+
+
+def changed_target(
+    row: asyncpg.Record, prompt: str | None, session: SessionCreate | None
+) -> tuple[str | None, SessionCreate | None]:
+    """What it asks its team, or starts, with what is given. Raises BadTarget.
+
+    A prompt for one that starts a session is that session's; all else of it stays.
+    """
+    if row["session"] is None:
+        if session is not None:
+            raise BadTarget("It asks a team, and does not start a session.", hint=_STAYS)
+        return row["prompt"] if prompt is None else prompt, None
+    if session is None:
+        return None, SessionCreate.model_validate({**row["session"], "prompt": prompt})
+    if prompt is not None:
+        raise BadTarget("The prompt is part of the session.", hint="Give one of them.")
+    return None, session
 
 
 async def checked_target(

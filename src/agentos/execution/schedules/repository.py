@@ -6,11 +6,13 @@ from uuid import UUID
 
 import asyncpg
 
+from agentos.execution.runs.repository import last_run_of
 from agentos.execution.schedules.errors import ScheduleNameTaken
 from agentos.kernel.database import Transaction
 
 READ = """id, name, team_id, prompt, session, kind, cron, timezone, every_seconds, at, missed, enabled,
     next_at, created_by, created_at, updated_at"""
+_SHOWN = f"{READ}, {last_run_of('schedules')}"
 
 
 async def insert(tx: Transaction, tenant_id: UUID, values: dict[str, Any]) -> None:
@@ -44,9 +46,11 @@ async def update(
 async def find(
     tx: Transaction, tenant_id: UUID, schedule_id: UUID, *, lock: bool = False
 ) -> asyncpg.Record | None:
+    """One schedule; locked it is there to be changed, not to be shown, and comes without its runs."""
     return await tx.row(
-        f"""select {READ} from schedules where tenant_id = $1 and id = $2
-            {"for update" if lock else ""}""",
+        f"select {READ} from schedules where tenant_id = $1 and id = $2 for update"
+        if lock
+        else f"select {_SHOWN} from schedules where tenant_id = $1 and id = $2",
         tenant_id,
         schedule_id,
     )
@@ -56,7 +60,7 @@ async def page(
     tx: Transaction, tenant_id: UUID, team_id: UUID | None, after: UUID, limit: int
 ) -> list[asyncpg.Record]:
     return await tx.fetch(
-        f"""select {READ} from schedules where tenant_id = $1 and id > $2
+        f"""select {_SHOWN} from schedules where tenant_id = $1 and id > $2
               and ($3::uuid is null or team_id = $3) order by id limit $4""",
         tenant_id,
         after,

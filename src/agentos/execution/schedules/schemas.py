@@ -15,6 +15,7 @@ from pydantic import (
 
 from agentos.execution.crews.messages.schemas import Text
 from agentos.execution.pulse.schemas import SessionCreate
+from agentos.execution.runs.schemas import LastRun
 from agentos.tenancy.schemas import Body, Name
 
 Missed = Literal["skip", "once", "all"]
@@ -88,8 +89,12 @@ class ScheduleUpdate(Body):
     timezone: Zone | None = None
     every_seconds: Seconds | None = None
     at: Moment | None = None
-    prompt: Text | None = None
-    session: SessionCreate | None = None
+    prompt: Text | None = Field(
+        None, description="What its team is asked, or the session that it starts."
+    )
+    session: SessionCreate | None = Field(
+        None, description="In place of the session that it starts."
+    )
     missed: Missed | None = None
 
     @model_validator(mode="after")
@@ -116,6 +121,7 @@ class ScheduleRead(BaseModel):
     created_by: str
     created_at: datetime
     updated_at: datetime
+    last_run: LastRun | None = Field(description="Its newest run. Null: none is kept.")
 
 
 class ScheduleDetails(ScheduleRead):

@@ -9,12 +9,11 @@ import asyncpg
 
 from agentos.contracts.events import RunQueued, ScheduleChanged, ScheduleDeleted
 from agentos.execution.pulse.front import PulseFront
-from agentos.execution.pulse.schemas import SessionCreate
 from agentos.execution.runs import repository as runs
 from agentos.execution.runs.schemas import RunRead
 from agentos.execution.runs.service import runs_of
 from agentos.execution.runs.starting import start_run, starter
-from agentos.execution.runs.targets import checked_target
+from agentos.execution.runs.targets import changed_target, checked_target
 from agentos.execution.schedules import repository, times
 from agentos.execution.schedules.errors import NothingToCome, ScheduleNotFound
 from agentos.execution.schedules.schemas import (
@@ -97,15 +96,11 @@ async def update_schedule(
     given = body.model_dump(exclude_unset=True, exclude_none=True)
     changes: dict[str, Any] = {name: given[name] for name in ("name", "missed") if name in given}
     if "prompt" in given or "session" in given:
-        session = body.session if body.session is not None else _session(row)
+        prompt, session = changed_target(row, body.prompt, body.session)
+        changes["prompt"] = prompt
         changes["session"] = await checked_target(
-            work,
-            front,
-            team_id=row["team_id"],
-            prompt=body.prompt if body.prompt is not None else row["prompt"],
-            session=session,
+            work, front, team_id=row["team_id"], prompt=prompt, session=session
         )
-        changes["prompt"] = given.get("prompt", row["prompt"])
     if any(name in given for name in _TIMING):
         timing = _retimed(row, given)
         times.check(timing)
@@ -250,7 +245,3 @@ def _retimed(row: asyncpg.Record, given: dict[str, Any]) -> Timing:
     elif "at" in given and row["kind"] != "interval":
         kept |= {"cron": None, "every_seconds": None}
     return Timing(**kept | {name: given[name] for name in _TIMING if name in given})
-
-
-def _session(row: asyncpg.Record) -> SessionCreate | None:
-    return None if row["session"] is None else SessionCreate.model_validate(row["session"])

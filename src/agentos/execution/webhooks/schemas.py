@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field
 
 from agentos.execution.crews.messages.schemas import Text
 from agentos.execution.pulse.schemas import SessionCreate
-from agentos.execution.runs.schemas import RunState
+from agentos.execution.runs.schemas import LastRun, RunState
 from agentos.tenancy.schemas import Body, Name
 
 
@@ -35,8 +35,12 @@ class WebhookUpdate(Body):
     """What is given is changed."""
 
     name: Name | None = None
-    prompt: Text | None = None
-    session: SessionCreate | None = None
+    prompt: Text | None = Field(
+        None, description="What its team is asked, or the session that it starts."
+    )
+    session: SessionCreate | None = Field(
+        None, description="In place of the session that it starts."
+    )
     max_unfinished: int | None = Field(None, ge=1, le=10_000)
     enabled: bool | None = None
 
@@ -54,6 +58,7 @@ class WebhookRead(BaseModel):
     created_by: str
     created_at: datetime
     updated_at: datetime
+    last_run: LastRun | None = Field(description="Its newest run. Null: none is kept.")
 
 
 class WebhookCreated(WebhookRead):

@@ -16,7 +16,7 @@ from agentos.execution.runs import repository as runs
 from agentos.execution.runs.schemas import RunRead
 from agentos.execution.runs.service import runs_of
 from agentos.execution.runs.starting import start_run, starter
-from agentos.execution.runs.targets import checked_target
+from agentos.execution.runs.targets import changed_target, checked_target
 from agentos.execution.runs.templates import check_template, render
 from agentos.execution.webhooks import repository
 from agentos.execution.webhooks.errors import BadPayload, NotAWebhook, WebhookBusy, WebhookNotFound
@@ -98,8 +98,7 @@ async def update_webhook(
     names = ("name", "max_unfinished", "enabled")
     changes: dict[str, Any] = {name: given[name] for name in names if name in given}
     if "prompt" in given or "session" in given:
-        prompt = body.prompt if body.prompt is not None else row["prompt"]
-        session = body.session if body.session is not None else _session(row)
+        prompt, session = changed_target(row, body.prompt, body.session)
         changes["session"] = await _checked(work, front, row["team_id"], prompt, session)
         changes["prompt"] = prompt
     if changes:
@@ -253,7 +252,3 @@ def _kept(token: OpaqueToken) -> dict[str, Any]:
 
 def _created(row: asyncpg.Record, token: OpaqueToken) -> WebhookCreated:
     return WebhookCreated(**row, token=token.text, path=f"{PATH}{token.text}")
-
-
-def _session(row: asyncpg.Record) -> SessionCreate | None:
-    return None if row["session"] is None else SessionCreate.model_validate(row["session"])

@@ -1,7 +1,7 @@
-import { Link } from "@tanstack/react-router";
+import { Link, useLocation } from "@tanstack/react-router";
 import clsx from "clsx";
 import { ChevronDown, History } from "lucide-react";
-import { type ReactNode, useId, useState } from "react";
+import { type ReactNode, useEffect, useId, useRef, useState } from "react";
 
 import type { Schemas } from "@/api/types";
 import { formatDuration, formatMoment } from "@/lib/format";
@@ -14,6 +14,7 @@ import { RunBadge } from "@/ui/states";
 import { Time } from "@/ui/Time";
 
 import { Deliveries } from "./Deliveries";
+import { runAnchor } from "./runAnchor";
 
 type Run = Schemas["RunRead"];
 
@@ -60,11 +61,17 @@ export function Runs({ query, runs, teamId, actions, none }: Props) {
 }
 
 function RunRow({ run, teamId, actions }: { run: Run; teamId: string | null; actions: Schemas["PostActionRead"][] }) {
-  const [open, setOpen] = useState(false);
+  const anchor = runAnchor(run.id);
+  const named = useLocation({ select: ({ hash }) => hash === anchor });
+  const [open, setOpen] = useState(named);
+  const row = useRef<HTMLLIElement>(null);
   const panel = useId();
+  useEffect(() => {
+    if (named) row.current?.scrollIntoView({ block: "nearest" });
+  }, [named]);
   const said = run.error ?? run.result;
   return (
-    <li>
+    <li id={anchor} ref={row}>
       <button
         type="button"
         aria-expanded={open}

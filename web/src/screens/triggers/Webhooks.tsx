@@ -12,9 +12,9 @@ import { Empty } from "@/ui/Empty";
 import { More } from "@/ui/More";
 import { Problem } from "@/ui/Problem";
 import { SkeletonRows } from "@/ui/Skeleton";
-import { Time } from "@/ui/Time";
 
 import { promptOf } from "./form";
+import { LastRun, Pair } from "./LastRun";
 import { Switch } from "./Switch";
 import { Target } from "./Target";
 import { WebhookDialog } from "./WebhookDialog";
@@ -70,7 +70,7 @@ export function Webhooks() {
 function Row({ webhook, may }: { webhook: Webhook; may: boolean }) {
   const toggle = useWebhookSwitch(webhook);
   return (
-    <li className="grid grid-cols-[minmax(0,1fr)_auto] items-center gap-x-5 gap-y-1 px-4 py-3 md:grid-cols-[minmax(0,3fr)_minmax(0,4fr)_9rem_7rem_auto]">
+    <li className="grid grid-cols-[minmax(0,1fr)_auto] items-center gap-x-5 gap-y-1 px-4 py-3 md:grid-cols-[minmax(0,3fr)_minmax(0,4fr)_11rem_7rem_auto]">
       <div className="min-w-0">
         <Link to="/webhooks/$webhookId" params={{ webhookId: webhook.id }} className="block truncate text-sm font-medium hover:underline" title={webhook.name}>
           {webhook.name}
@@ -82,14 +82,14 @@ function Row({ webhook, may }: { webhook: Webhook; may: boolean }) {
       <p className="truncate text-sm text-soft max-md:hidden" title={promptOf(webhook)}>
         {promptOf(webhook)}
       </p>
-      <p className="text-sm max-md:col-start-1 max-md:text-xs max-md:text-faint">
-        <span className="text-xs text-faint md:block">Last sent to </span>
-        {webhook.used_at ? <Time at={webhook.used_at} /> : "Never"}
-      </p>
-      <p className="text-sm max-md:hidden">
-        <span className="block text-xs text-faint">Token ends in</span>
-        <code>…{webhook.token_hint}</code>
-      </p>
+      <div className="max-md:col-span-2">
+        <LastRun of={webhook} at={{ to: "/webhooks/$webhookId", params: { webhookId: webhook.id } }} />
+      </div>
+      <div className="max-md:hidden">
+        <Pair name="Token ends in">
+          <code>…{webhook.token_hint}</code>
+        </Pair>
+      </div>
       <div className="max-md:col-start-2 max-md:row-start-1">
         {may ? <Switch label={`${webhook.name} is on`} on={webhook.enabled} busy={toggle.busy} onChange={toggle.set} /> : webhook.enabled ? "On" : "Off"}
       </div>

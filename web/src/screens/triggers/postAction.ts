@@ -69,7 +69,7 @@ export function postActionBody(form: PostActionForm) {
     headers: readHeaders(form.headers) ?? {},
     auth: authOf(form),
     max_attempts: Number(form.attempts),
-    ...(form.body.trim() ? { body: form.body } : {}),
+    body: form.body.trim() ? form.body : null,
   };
 }
 

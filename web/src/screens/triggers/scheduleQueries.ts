@@ -41,6 +41,7 @@ export function useRunNow(schedule: Schedule, onDone?: (run: Run) => void) {
   const run = $api.useMutation("post", "/api/schedules/{schedule_id}/run", {
     onSuccess: (started) => {
       void queryClient.invalidateQueries({ queryKey: ["get", "/api/schedules/{schedule_id}/runs"] });
+      forgetSchedules();
       onDone?.(started);
     },
     onError: tellProblem,
