@@ -344,6 +344,41 @@ def test_words_that_are_void(capsys: pytest.CaptureFixture[str]) -> None:
     assert shown == f"lead › no\none two\n{END}"
 
 
+def test_what_is_repeated_is_not_printed_twice(capsys: pytest.CaptureFixture[str]) -> None:
+    before = (_chunk("one"), _deed("running"), _deed("done"))
+    plain = _shown(capsys, *before, _chunk(" two"))
+    again = (_chunk("one", reset=True), _deed("done"))
+    assert _shown(capsys, *before, *again, _chunk(" two")) == plain
+    assert _shown(capsys, *before, *again, *again, _chunk(" two")) == plain
+    assert _shown(capsys, *before, _chunk("one two", reset=True), _deed("done")) == plain
+    assert _shown(capsys, *before, _chunk("o", reset=True), _chunk("ne two")) == plain
+    assert _shown(capsys, *before, _chunk(" two"), *(_chunk("one two", reset=True),) * 2) == plain
+
+
+def test_a_repeat_brings_what_was_missed(capsys: pytest.CaptureFixture[str]) -> None:
+    helper = _chunk("On it.", agent="helper")
+    plain = _shown(capsys, _chunk("one"), helper, _chunk(" two"), answer="one two")
+    repeat = (_chunk("one", reset=True), helper, _chunk(" two"))
+    for heard in ((), (_chunk("o"),), (_chunk("one"), helper)):
+        assert _shown(capsys, *heard, *repeat, answer="one two") == plain
+
+
+def test_another_answer_is_printed_from_its_beginning(capsys: pytest.CaptureFixture[str]) -> None:
+    anew = (_chunk("one ", reset=True), _chunk("two"))
+    assert _shown(capsys, _chunk("one three"), *anew) == f"lead › one three\none two\n{END}"
+    longer = _shown(capsys, _chunk("one two three"), *anew)
+    assert longer == f"lead › one two three\none two\n{END}"
+    other = _shown(capsys, _chunk("one two", agent="helper"), *anew)
+    assert other == f"helper › one two\nlead › one two\n{END}"
+
+
+def test_what_was_done_is_noted_once(capsys: pytest.CaptureFixture[str]) -> None:
+    view = Quiet(TEAM)
+    for each in (_deed("running"), _deed("done"), _deed("done"), _deed("failed", id="b")):
+        view.hear(each)
+    assert capsys.readouterr().err == "✓ Bash · ls\n✗ Bash · ls\n"
+
+
 def test_who_speaks_and_what_is_done(capsys: pytest.CaptureFixture[str]) -> None:
     shown = _shown(
         capsys,

@@ -12,6 +12,7 @@ import msgspec
 import pytest
 from tests.execution.crews.native_lab import TeamLab, lab, settings  # noqa: F401 - fixtures
 from tests.execution.pulse.conftest import script
+from tests.execution.pulse.holding import held_waits
 from tests.gateway.test_chat_socket import Client, listening
 from tests.gateway.test_chat_socket import say as say_in_chat
 
@@ -44,7 +45,7 @@ async def test_the_words_of_a_watched_session_come_beside_events(lab: TeamLab) -
         while (frame := await client.next("session.words", "session.completed"))["type"] == (
             "session.words"
         ):
-            assert list(frame) == ["type", "session_id", "step", "text", "done"]
+            assert list(frame) == ["type", "session_id", "step", "text", "done", "reset"]
             assert frame["session_id"] == str(session_id)
             words.append(frame)
         read = await lab.ended(session_id)
@@ -53,6 +54,34 @@ async def test_the_words_of_a_watched_session_come_beside_events(lab: TeamLab) -
     assert [frame["done"] for frame in words].count(True) == 1
     model = next(row for row in await lab.journal(session_id) if row["kind"] == "model")
     assert {frame["step"] for frame in words} == {model["seq"]}
+
+
+async def test_who_comes_amid_an_answer_hears_it_from_its_beginning(lab: TeamLab) -> None:
+    session_id = await lab.create(script("repeat 5 tick", "wait 1", "repeat 5 tock"), run=False)
+    with held_waits() as go:
+        async with (
+            lab.engine(),
+            listening(lab, lab.person.token) as one,
+            listening(lab, lab.person.token) as two,
+        ):
+            await watch(one, session_id)
+            async with asyncio.timeout(10):
+                while not lab.parts.audience.watches(session_id):  # noqa: ASYNC110 - set by a message
+                    await asyncio.sleep(0.01)
+            await lab.post(f"/api/sessions/{session_id}/run")
+            assert (await one.next("session.words"))["reset"], "an answer begins"
+            await watch(two, session_id)
+            first = await two.next("session.words")
+            while not first["reset"]:
+                first = await two.next("session.words")
+            text = first["text"]
+            go.set()
+            while not (frame := await two.next("session.words"))["done"]:
+                text = frame["text"] if frame["reset"] else text + frame["text"]
+            text += frame["text"]
+            read = await lab.ended(session_id)
+    assert text == read["result"]["text"]
+    assert "tick" in text
 
 
 async def test_only_while_it_is_watched(lab: TeamLab) -> None:
@@ -94,7 +123,8 @@ async def test_two_sockets_and_a_stream_hear_the_same_session(lab: TeamLab) -> N
                 if done:
                     break
                 line.cancel()
-        assert json.loads(line.result()) == {"seq": n, "text": f"word {n}", "done": False}
+        told = {"seq": n, "text": f"word {n}", "done": False, "reset": False}
+        assert json.loads(line.result()) == told
         await one.tell(json.dumps({"unwatch_session": str(session_id)}))
         await say(lab, session_id, 99)
         assert (await two.next())["step"] == 99, "others still listen"

@@ -25,6 +25,7 @@ from agentos.contracts.crew import (
     PermissionAsked,
     PermissionWithdrawn,
     Reconfigure,
+    Repeat,
     Shutdown,
     Started,
 )
@@ -368,6 +369,32 @@ async def test_after_a_crash_the_message_is_asked_again_with_a_note(lab: Lab) ->
     assert [frame.attempt for frame in lab.keeper.all(Started)] == [1, 2]
     assert [agent.resumed for agent in lab.agents.made] == [None, "talk-1"]
     assert [chunk.reset for chunk in lab.keeper.all(Chunk)][:3] == [False, True, False]
+
+
+async def test_what_was_said_is_repeated_while_it_is_answered(lab: Lab) -> None:
+    gate = Gate()
+
+    async def halting(agent: FakeAgent, question: Question, listener: Listener) -> Reply:
+        listener.words("First. ")
+        listener.did(Deed("1", "Bash"))
+        return await gate(agent, question, listener)
+
+    lab.agents.answering = halting
+    keeper = lab.keeper
+    async with lab.sidecar():
+        await keeper.send(Repeat())
+        message = await keeper.ask("Second.")
+        await keeper.first(Activity)
+        await keeper.send(Repeat())
+        await keeper.until(lambda: len(keeper.all(Activity)) == 2)
+        gate.open.set()
+        await keeper.answer(message)
+        await keeper.send(Repeat())
+        await keeper.answer(await keeper.ask("Third."))
+    said = [(chunk.n, chunk.text, chunk.reset) for chunk in keeper.all(Chunk, message_id=message)]
+    assert said == [(1, "First. ", False), (2, "First. ", True), (3, "Second.", False)]
+    deeds = [(each.n, each.deed) for each in keeper.all(Activity, message_id=message)]
+    assert deeds == [(1, Deed("1", "Bash")), (2, Deed("1", "Bash"))]
 
 
 async def test_after_three_crashes_the_message_is_uncertain(lab: Lab) -> None:

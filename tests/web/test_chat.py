@@ -80,6 +80,8 @@ def test_a_reload_in_the_middle_shows_the_whole_answer(visit: Visit, tenant: Ten
     expect(_exchange(page)).to_contain_text("piece-20.")
     page.reload()
     expect(page.get_by_role("button", name="Stop")).to_be_visible()
+    expect(_exchange(page)).to_contain_text("piece-0.")
+    assert _copy(page).count() == 0, "it is said again while it is written"
     _expect_whole(page)
 
 
@@ -118,9 +120,13 @@ def _exchange(page: Page, words: str = "") -> Locator:
     return page.get_by_role("log").get_by_role("article").filter(has_text=words)
 
 
+def _copy(page: Page) -> Locator:
+    """There once an answer is finished."""
+    return page.get_by_role("button", name="Copy the answer")
+
+
 def _expect_whole(page: Page, pieces: int = PIECES) -> None:
     """All that was said is there once and in order."""
-    # Only an answer that is finished can be copied.
-    expect(page.get_by_role("button", name="Copy the answer")).to_be_visible(timeout=60_000)
+    expect(_copy(page)).to_be_visible(timeout=60_000)
     said = re.findall(r"piece-(\d+)\.", _exchange(page).inner_text())
     assert [int(number) for number in said] == list(range(pieces))

@@ -152,8 +152,9 @@ def attend(
             message = client.get(path)
             if message["finished_at"] is None:
                 view.waits(message)
+                waiting = _approvals(client, team)
                 with stopping.at_once():
-                    view.approvals(_approvals(client, team))
+                    view.approvals(waiting)
         except GatewayError as error:
             if error.kind is not Kind.TRANSIENT:
                 raise

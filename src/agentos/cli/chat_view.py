@@ -6,6 +6,7 @@ import sys
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from agentos.cli.chat_words import Printed, ToPrint, Words
 from agentos.cli.client import Client
 from agentos.cli.output import Row, note, print_json, print_json_line, printable
 from agentos.cli.session_approvals import decide, tell_once
@@ -51,13 +52,16 @@ class Quiet:
         self._deeds = deeds and not as_json
         self._leader = team["leader"]["name"]
         self._told: set[str] = set()
+        self._done: set[str] = set()
         self._waited = False
 
     def hear(self, document: Row, /) -> None:
         if document["type"] == "message.activity" and self._deeds:
             deed = document["deed"]
             state = deed.get("state", "done")
-            if state != "running":
+            # What was done may be repeated.
+            if state != "running" and deed["id"] not in self._done:
+                self._done.add(deed["id"])
                 note(f"{_MARKS[state]} {deed_line(deed, self._leader)}")
 
     def waits(self, message: Row, /) -> None:
@@ -103,34 +107,47 @@ class Terminal:
         self._console: Console = Console(markup=False, emoji=False, highlight=False)
         self._told: set[str] = set()
         self._waited = False
-        # What was said since the answer last began anew, by whom, and whether a line is open.
-        self._said = ""
+        self._printed = Printed()
+        # Who spoke last, and whether a line is open.
         self._speaker: str | None = None
         self._open = False
+        # Deeds by id, as they were last shown.
+        self._deeds: dict[str, Row] = {}
         # The deed whose line is the last one, and may still change.
         self._doing: str | None = None
 
     def hear(self, document: Row, /) -> None:
         if document["type"] == "message.chunk":
             self._words(document)
-        elif document["type"] == "message.activity":
+        elif document["type"] == "message.activity" and self._is_news(document["deed"]):
+            self._print(self._printed.settle())
             self._deed(document["deed"])
 
     def _words(self, chunk: Row) -> None:
-        speaker = chunk.get("agent") or self._leader
-        if chunk.get("reset"):
-            self._said = ""
+        words = Words(chunk.get("agent") or self._leader, chunk["text"])
+        self._print(self._printed.hear(words, reset=bool(chunk.get("reset"))))
+
+    def _print(self, what: ToPrint) -> None:
+        if what.fresh:
             self._end_line()
-        if not chunk["text"]:
-            return
-        if speaker != self._speaker:
-            self._end_line()
-            self._console.print(f"{printable(speaker)} ›", style="bold cyan", end=" ")
-            self._open, self._speaker = True, speaker
-        self._end_deed()
-        if speaker == self._leader:
-            self._said += chunk["text"]
-        self._write(chunk["text"])
+        for words in what.words:
+            if not words.text:
+                continue
+            if words.speaker != self._speaker:
+                self._end_line()
+                self._console.print(f"{printable(words.speaker)} ›", style="bold cyan", end=" ")
+                self._open, self._speaker = True, words.speaker
+            self._end_deed()
+            self._write(words.text)
+
+    def _is_news(self, deed: Row) -> bool:
+        """Whether a deed was not shown like this yet. It begins and then ends, and may be repeated."""
+        before = self._deeds.get(deed["id"])
+        ended = before is not None and before.get("state") != "running"
+        if before == deed or (ended and deed.get("state") == "running"):
+            return False
+        self._deeds[deed["id"]] = deed
+        return True
 
     def _deed(self, deed: Row) -> None:
         mark = _MARKS[deed.get("state", "done")]
@@ -167,17 +184,17 @@ class Terminal:
             decide(self._client, approval)
 
     def ended(self, message: Row, /) -> None:
+        self._print(self._printed.settle())
         self._tell_rest(message["answer"] or "")
         self._end_line()
         if message["error"]:
             self._console.print(printable(message["error"], lines=True), style="red")
         self._console.print(figures(message), style="dim")
         self._speaker = None
-        self._said = ""
 
     def _tell_rest(self, answer: str) -> None:
         """What of the answer was not heard; all of it, if something else was."""
-        said, whole = self._said.strip(), answer.strip()
+        said, whole = self._printed.said_by(self._leader).strip(), answer.strip()
         if not whole or said.endswith(whole):
             return
         if said and whole.startswith(said):

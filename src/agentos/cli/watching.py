@@ -109,8 +109,9 @@ def watch(
             if session["state"] in ENDED:
                 return session
             if session["waiting_for"] == "approval":
+                waiting = client.items("/api/approvals", session_id=session_id)
                 with interrupts.at_once():
-                    view.approvals(client.items("/api/approvals", session_id=session_id))
+                    view.approvals(waiting)
         except GatewayError as error:
             if error.kind is not Kind.TRANSIENT:
                 raise

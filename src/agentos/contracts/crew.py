@@ -94,7 +94,10 @@ class Reconfigure(_Frame, frozen=True, tag="reconfigure"):
 
 
 class Repeat(_Frame, frozen=True, tag="repeat"):
-    """Somebody has begun to watch: show what was said and done so far for the message at hand."""
+    """Somebody has begun to watch: show what was said and done so far for the message at hand.
+
+    Asked of an agent that is at nothing, it means nothing. What is repeated is heard by all who watch.
+    """
 
 
 class Shutdown(_Frame, frozen=True, tag="shutdown"):
@@ -198,7 +201,10 @@ class Log(_Frame, frozen=True, tag="log"):
 
 
 class Chunk(_Frame, frozen=True, tag="chunk"):
-    """Some words of an answer. `n` counts them; `reset`: what came before for this message is void."""
+    """Some words of an answer. `n` counts them; `reset`: what came before for this message is void.
+
+    An answer that is repeated begins with `reset`, too: then the same words follow, and `n` goes on.
+    """
 
     message_id: UUID
     n: int
@@ -208,6 +214,8 @@ class Chunk(_Frame, frozen=True, tag="chunk"):
 
 
 class Activity(_Frame, frozen=True, tag="activity"):
+    """What is known of a deed now. May be repeated: the deed's id says which it is."""
+
     message_id: UUID
     n: int
     deed: Deed

@@ -197,7 +197,8 @@ async def _until_gone(receive: Receive) -> None:
     },
 )
 async def watch_chat(team_id: UUID, request: Request) -> ChatStream:
-    """What the team says and does while it answers. What it said before is in its messages."""
+    """What the team says and does while it answers, from the beginning of the answer at hand. Earlier
+    ones are in its messages."""
     principal, parts, streams = _around(request)
     if not await streams.hub.chats.exists(principal.tenant_id, team_id):
         raise TeamNotFound()

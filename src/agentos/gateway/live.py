@@ -153,13 +153,16 @@ async def has_ended(parts: Parts, tenant_id: TenantId, session_id: UUID) -> bool
     response_class=Response,
     responses={
         200: {
-            "description": "Server-sent events; each `data` is `{seq, text, done}`.",
+            "description": "Server-sent events; each `data` is `{seq, text, done, reset}`.",
             "content": {"text/event-stream": {"schema": {"type": "string"}}},
         }
     },
 )
 async def watch_session(session_id: UUID, request: Request) -> LiveStream:
-    """The model's words as they come, until the session ends. What they were is in its steps."""
+    """The model's words as they come, until the session ends. What they were is in its steps.
+
+    Of an answer that is being streamed already, the words so far come first.
+    """
     principal: Principal = request.state.principal
     principal.require(Scope.SESSIONS_READ)
     parts: Parts = request.app.state.parts

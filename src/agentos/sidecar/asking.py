@@ -84,6 +84,10 @@ class Asking:
         """Makes it end soon, as cancelled."""
         self._end("interrupt", reason)
 
+    def repeat(self) -> None:
+        """Shows again what was said and done so far."""
+        self._voice.repeat()
+
     async def run(self) -> Answer:
         """How it ended, whatever happens. Cancelling it leaves the message unanswered."""
         begun = time.monotonic()

@@ -24,6 +24,7 @@ from agentos.contracts.crew import (
     Interrupt,
     PermissionAnswer,
     Reconfigure,
+    Repeat,
     Shutdown,
     TeamSpec,
     ToAgent,
@@ -158,6 +159,9 @@ class Bridge:
                 self._reconfigured |= missing or version != self._agent.spec.version
                 self._wake.set()
                 self._beat()
+            case Repeat():
+                if self._running is not None:
+                    self._running.repeat()
             case Shutdown(seconds=seconds):
                 self.shutdown(seconds)
 

@@ -30,6 +30,7 @@ import httpx
 import psutil
 import pytest
 from tests.conftest import SECRET_KEY, TEMPLATE, Engines
+from tests.execution.crews.native_lab import sse
 from tests.gateways import Gateway, Person, running_gateway
 from tests.sidecar.agents import agents_directory, call
 
@@ -174,14 +175,24 @@ class Crew:
         assert read["state"] == "answered", read
         return str(read["answer"])
 
-    async def begun(self, *after: str) -> tuple[str, Path]:
+    @asynccontextmanager
+    async def watching(self) -> AsyncIterator[AsyncIterator[tuple[str, dict[str, Any]]]]:
+        """What is heard in the chat, by somebody who has joined it."""
+        path = f"/api/teams/{self.id}/chat"
+        async with self.client.stream("GET", path, timeout=self.lab.patience) as response:
+            heard = sse(response)
+            assert (await anext(heard))[0] == "snapshot"
+            yield heard
+
+    async def begun(self, *after: str, before: str = "") -> tuple[str, Path]:
         """A message whose tool has begun and waits for the file `go`; with that file's path.
 
         The tool notes each time that it is begun in `<name>.begun`.
         """
         name = f"hold-{uuid4().hex[:8]}"
         command = f"echo x >> {name}.begun; while [ ! -e {name}.go ]; do sleep 0.05; done"
-        message_id = await self.send(self.kit.shell(command), *(after or (f"say {name} done.",)))
+        lines = [before, self.kit.shell(command), *(after or (f"say {name} done.",))]
+        message_id = await self.send(*filter(None, lines))
         await eventually((self.workspace / f"{name}.begun").exists)
         return message_id, self.workspace / f"{name}.go"
 

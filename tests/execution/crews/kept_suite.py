@@ -19,6 +19,7 @@ import pytest
 import pytest_asyncio
 from tests.conftest import Engines
 from tests.execution.crews.kept_lab import Crew, KeptLab, Kit, open_lab
+from tests.execution.crews.test_chat_stream import Heard, spoken, until_finished
 from tests.sidecar.agents import installed_agents
 
 _MCP_SERVER = """
@@ -133,6 +134,23 @@ class KeptSuite:
         )
         assert read["state"] == "answered", read
         assert "a grey heron" in read["answer"]
+
+    async def test_whoever_joins_hears_the_answer_from_its_beginning(self, crew: Crew) -> None:
+        async with crew.watching() as early:
+            message_id, go = await crew.begun("say The end.", before="say The beginning.")
+            async with crew.watching() as late:
+                heard: list[Heard] = []
+                while not {"chunk", "activity"} <= {kind for kind, _ in heard}:
+                    heard.append(await anext(late))
+                assert spoken(heard).strip() == "The beginning."
+                go.touch()
+                told = [[*heard, *await until_finished(late)], await until_finished(early)]
+        deed = next(data["deed"] for kind, data in heard if kind == "activity")
+        assert (deed["tool"], deed["state"]) == (crew.kit.shell_tool, "running")
+        assert spoken(told[0]) == spoken(told[1])
+        assert spoken(told[0]).startswith("The beginning.")
+        assert spoken(told[0]).endswith("The end.")
+        assert (await crew.message(message_id))["answer"] in spoken(told[0])
 
     async def test_an_error_of_the_model_is_told_and_the_team_goes_on(self, crew: Crew) -> None:
         failed = await crew.ask("fail invalid That cannot be done.")

@@ -28,6 +28,7 @@ from agentos.contracts.crew import (
     PermissionAsked,
     PermissionWithdrawn,
     Reconfigure,
+    Repeat,
     Shutdown,
     Started,
     UserMessage,
@@ -35,6 +36,8 @@ from agentos.contracts.crew import (
 from agentos.execution.crews.front import CrewHints
 from agentos.execution.crews.hints import Handed, ended_subject, handed_subject
 from agentos.execution.crews.keeping.pace import Pace
+from agentos.execution.crews.keeping.talking import Talk
+from agentos.execution.pulse.live import JOINED_SUBJECT
 from agentos.kernel.bus import Message
 from agentos.tenancy.principals import Scope
 from agentos.tenancy.vault.service import Vault
@@ -259,6 +262,57 @@ async def test_an_end_is_told_at_once_and_after_the_commit(lab: KeptLab) -> None
         assert [str(row["id"]) for row in ids] == [event["id"]]
         assert event["type"] == "message.finished"
         assert [event["data"]] == await crew.events("message.finished")
+
+
+async def test_an_agent_repeats_itself_for_whoever_opens_the_chat(lab: KeptLab) -> None:
+    async with kept(lab) as (crew, sidecar, _), crew.watching():
+        frame = await given(crew, sidecar)
+        assert not sidecar.all(Repeat), "it had nothing to repeat when that one came"
+        for count in (1, 2, 3):
+            # Also those who come within a pause.
+            async with crew.watching():
+                await sidecar.hears(Repeat, count)
+        await sidecar.say(answer_to(frame))
+        await sidecar.hears(AnswerStored)
+        async with crew.watching():
+            await given(crew, sidecar)
+        # The last one may be repeated to later, if that is in the pause of the one before.
+        heard = [type(each) for each in sidecar.heard][:6]
+        assert heard == [UserMessage, *[Repeat] * 3, AnswerStored, UserMessage]
+
+
+async def test_many_who_join_at_once_are_heard_together(lab: KeptLab) -> None:
+    bus = lab.gateway.parts.bus
+    async with kept(lab) as (crew, sidecar, _):
+        await given(crew, sidecar)
+        for what in (b"not an id", uuid4().bytes, *[crew.id.bytes] * 500):
+            await bus.publish(JOINED_SUBJECT, what)
+        await sidecar.hears(Repeat)
+        await bus.flush()
+        await bus.publish(JOINED_SUBJECT, crew.id.bytes)
+        await sidecar.hears(Repeat, 2)
+        assert len(sidecar.all(Repeat)) < 50
+
+
+async def test_whoever_joins_does_not_wait_for_what_is_slow(
+    lab: KeptLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, free = asyncio.Event(), asyncio.Event()
+    look = Talk.look
+
+    async def slow(self: Talk) -> None:
+        begun.set()
+        await free.wait()
+        await look(self)
+
+    async with kept(lab) as (crew, sidecar, _):
+        await given(crew, sidecar)
+        monkeypatch.setattr(Talk, "look", slow)
+        async with asyncio.timeout(PATIENCE):
+            await begun.wait()
+        async with crew.watching():
+            await sidecar.hears(Repeat)
+        free.set()
 
 
 async def test_a_message_is_sent_until_it_is_accepted(lab: KeptLab) -> None:

@@ -17,6 +17,7 @@ from agentos.contracts.crew import Answer, Beat, McpStatus
 from agentos.execution.crews.keeping import claims, mail, words
 from agentos.execution.crews.keeping.claims import Claim, Lost
 from agentos.execution.crews.keeping.links import addresses_of, link
+from agentos.execution.crews.keeping.repeating import Repeating
 from agentos.execution.crews.keeping.trouble import next_step
 
 
@@ -268,3 +269,29 @@ async def test_a_sandbox_cannot_use_up_the_workers_sockets(socket: Path) -> None
         for each in (*open_, writer):
             each.close()
     server.close()
+
+
+# Those who join -------------------------------------------------------------------------------------
+
+
+async def test_those_who_join_together_are_repeated_to_together() -> None:
+    calls: asyncio.Queue[None] = asyncio.Queue()
+
+    async def repeat() -> None:
+        calls.put_nowait(None)
+
+    repeating = Repeating(repeat)
+    async with asyncio.timeout(20):
+        for _ in range(3):
+            for _ in range(100):
+                repeating.ask()
+            # The next ones ask in the pause that follows, and are not forgotten.
+            await calls.get()
+        assert repeating._task is not None
+        await asyncio.wait({repeating._task})
+        assert calls.empty()
+        repeating.ask()
+        await calls.get()
+        repeating.ask()
+        await repeating.close()
+    assert calls.empty()

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from uuid import UUID
 
 from tests.execution.pulse.conftest import Lab, script
+from tests.execution.pulse.holding import held_waits
 
 
 async def heard(lab: Lab, session_id: UUID) -> AsyncIterator[dict[str, object]]:
@@ -43,6 +44,39 @@ async def test_words_are_passed_on_as_they_come(lab: Lab) -> None:
     assert words[-1] == {}, "the end is told"
     model = next(row for row in await lab.journal(session_id) if row["kind"] == "model")
     assert words[0]["seq"] == model["seq"]
+
+
+def put_together(pieces: Iterable[dict[str, object]]) -> str:
+    text = ""
+    for piece in pieces:
+        if piece:
+            text = str(piece["text"]) if piece["reset"] else text + str(piece["text"])
+    return text
+
+
+async def test_who_begins_to_watch_amid_an_answer_hears_its_beginning(lab: Lab) -> None:
+    session_id = await lab.create(script("repeat 5 tick", "wait 1", "repeat 5 tock"), run=False)
+    with held_waits() as go:
+        async with lab.engine(), asyncio.timeout(30):
+            first = heard(lab, session_id)
+            beginning = asyncio.ensure_future(anext(first))
+            while not lab.parts.audience.watches(session_id):  # noqa: ASYNC110 - set by a message
+                await asyncio.sleep(0.01)
+            await lab.post(f"/api/sessions/{session_id}/run")
+            early = [await beginning]
+            assert "tick" in str(early[0]["text"])
+            second = heard(lab, session_id)
+            late = [await anext(second)]
+            assert late[0]["reset"], "from the beginning"
+            assert "tick" in str(late[0]["text"])
+            go.set()
+            late += [piece async for piece in second]
+            early += [piece async for piece in first]
+    answer = (await lab.read(session_id))["result"]["text"]
+    assert put_together(late) == put_together(early) == answer
+    assert "tock" in answer
+    assert not late[0]["done"]
+    assert [piece["done"] for piece in late if piece].count(True) == 1
 
 
 async def test_nobody_watches_what_is_not_theirs(lab: Lab) -> None:

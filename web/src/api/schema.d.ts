@@ -1170,6 +1170,8 @@ export interface paths {
         /**
          * Watch Session
          * @description The model's words as they come, until the session ends. What they were is in its steps.
+         *
+         *     Of an answer that is being streamed already, the words so far come first.
          */
         get: operations["watch_session_api_sessions__session_id__live_get"];
         put?: never;
@@ -2027,7 +2029,8 @@ export interface paths {
         };
         /**
          * Watch Chat
-         * @description What the team says and does while it answers. What it said before is in its messages.
+         * @description What the team says and does while it answers, from the beginning of the answer at hand. Earlier
+         *     ones are in its messages.
          */
         get: operations["watch_chat_api_teams__team_id__chat_get"];
         put?: never;
@@ -3959,6 +3962,32 @@ export interface components {
             reencrypted: number;
         };
         /**
+         * LastRun
+         * @description What came of the newest run, for those who look at what it is a run of.
+         */
+        LastRun: {
+            /**
+             * Id
+             * Format: uuid
+             */
+            id: string;
+            /**
+             * State
+             * @enum {string}
+             */
+            state: "queued" | "running" | "succeeded" | "failed" | "cancelled" | "uncertain" | "skipped";
+            /**
+             * Due At
+             * Format: date-time
+             * @description The moment it was meant for.
+             */
+            due_at: string;
+            /** Finished At */
+            finished_at: string | null;
+            /** Error */
+            error: string | null;
+        };
+        /**
          * LedgerEntryRead
          * @description One link of a call's chain: reserve, then settle or release. Amounts are changes.
          */
@@ -5039,7 +5068,10 @@ export interface components {
             headers?: {
                 [key: string]: string;
             } | null;
-            /** Body */
+            /**
+             * Body
+             * @description Null, if it is given: the run as JSON.
+             */
             body?: string | null;
             auth?: components["schemas"]["Auth"] | null;
             /** Max Attempts */
@@ -5485,11 +5517,14 @@ export interface components {
              * @enum {string}
              */
             state: "queued" | "running" | "succeeded" | "failed" | "cancelled" | "uncertain" | "skipped";
-            /** Prompt */
+            /**
+             * Prompt
+             * @description What it asked its team, or its session.
+             */
             prompt: string | null;
             /**
              * Message Id
-             * @description What it asked its team.
+             * @description The message to its team.
              */
             message_id: string | null;
             /**
@@ -5620,6 +5655,8 @@ export interface components {
              * Format: date-time
              */
             updated_at: string;
+            /** @description Its newest run. Null: none is kept. */
+            last_run: components["schemas"]["LastRun"] | null;
             /**
              * Upcoming
              * @description The next moments, however far away.
@@ -5680,6 +5717,8 @@ export interface components {
              * Format: date-time
              */
             updated_at: string;
+            /** @description Its newest run. Null: none is kept. */
+            last_run: components["schemas"]["LastRun"] | null;
         };
         /**
          * ScheduleUpdate
@@ -5696,8 +5735,12 @@ export interface components {
             every_seconds?: number | null;
             /** At */
             at?: string | null;
-            /** Prompt */
+            /**
+             * Prompt
+             * @description What its team is asked, or the session that it starts.
+             */
             prompt?: string | null;
+            /** @description In place of the session that it starts. */
             session?: components["schemas"]["SessionCreate"] | null;
             /** Missed */
             missed?: ("skip" | "once" | "all") | null;
@@ -7181,6 +7224,8 @@ export interface components {
              * Format: date-time
              */
             updated_at: string;
+            /** @description Its newest run. Null: none is kept. */
+            last_run: components["schemas"]["LastRun"] | null;
             /**
              * Token
              * @description Shown only now; keep it safe.
@@ -7232,6 +7277,8 @@ export interface components {
              * Format: date-time
              */
             updated_at: string;
+            /** @description Its newest run. Null: none is kept. */
+            last_run: components["schemas"]["LastRun"] | null;
         };
         /**
          * WebhookUpdate
@@ -7240,8 +7287,12 @@ export interface components {
         WebhookUpdate: {
             /** Name */
             name?: string | null;
-            /** Prompt */
+            /**
+             * Prompt
+             * @description What its team is asked, or the session that it starts.
+             */
             prompt?: string | null;
+            /** @description In place of the session that it starts. */
             session?: components["schemas"]["SessionCreate"] | null;
             /** Max Unfinished */
             max_unfinished?: number | null;
@@ -15545,7 +15596,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Server-sent events; each `data` is `{seq, text, done}`. */
+            /** @description Server-sent events; each `data` is `{seq, text, done, reset}`. */
             200: {
                 headers: {
                     [name: string]: unknown;

@@ -81,6 +81,16 @@ def deeds(key: str, tool: str, arguments: Any, state: DeedState) -> list[Deed]:
     return [Deed(id=key, tool=tool, summary=text[:_SUMMARY] if read else "", state=state)]
 
 
+def of_worker(deed: Deed, session_id: UUID, agent: str | None) -> Deed:
+    """A deed as the chat shows it: those of a team worker by its name, and apart from others' ids.
+
+    `agent` is None for the leader. Who calls somebody is shown by whom it calls.
+    """
+    if agent is None:
+        return deed
+    return msgspec.structs.replace(deed, id=f"{session_id}.{deed.id}", agent=deed.agent or agent)
+
+
 def _calling(key: str, task: dict[str, Any], state: DeedState) -> Deed:
     agent = task.get("agent")
     return Deed(

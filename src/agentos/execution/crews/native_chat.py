@@ -5,29 +5,37 @@ from __future__ import annotations
 from pydantic_ai.messages import ModelResponse, ToolCallPart
 
 from agentos.contracts.crew import chat_subject
-from agentos.execution.crews.native_activity import deeds, deeds_of
-from agentos.execution.pulse.live import ChatVoice
+from agentos.execution.crews import native_family
+from agentos.execution.crews.native_activity import deeds, deeds_of, of_worker
+from agentos.execution.pulse import conversation
 from agentos.execution.pulse.run import Run
+from agentos.execution.pulse.voices import ChatVoice
 
 
 async def chat_voice(run: Run) -> ChatVoice | None:
-    """Its voice in the chat of its team; None if nobody watches, or it answers no message."""
+    """Its voice in the chat of its team; None if nobody watches, or it works on no message.
+
+    That of a team worker has the worker's name.
+    """
     session, parts = run.session, run.parts
-    if session.team_id is None or session.parent_id is not None:
-        return None
-    if not parts.audience.watches(session.team_id):
+    if session.team_id is None or not parts.audience.watches(session.team_id):
         return None
     async with parts.db.transaction(tenant_id=session.tenant_id) as tx:
-        message_id = await tx.value(
-            """select id from team_messages
-               where tenant_id = $1 and session_id = $2 and state = 'running'""",
-            session.tenant_id,
-            session.id,
-        )
-    if message_id is None:
+        place = await native_family.place_of(tx, session.tenant_id, session.id)
+    if place is None:
         return None
-    subject = chat_subject(session.tenant_id, session.team_id)
-    return ChatVoice(parts.bus, parts.audience, subject, message_id)
+    return ChatVoice(
+        parts.bus,
+        parts.audience,
+        chat_subject(session.tenant_id, session.team_id),
+        place.message_id,
+        place.agent,
+        goes_on=place.agent is not None and _has_spoken(run),
+    )
+
+
+def _has_spoken(run: Run) -> bool:
+    return any(step.kind == "model" and conversation.text_of(step) for step in run.path)
 
 
 async def tell_done(run: Run, voice: ChatVoice) -> None:
@@ -36,7 +44,7 @@ async def tell_done(run: Run, voice: ChatVoice) -> None:
     for step in run.path:
         if step.kind == "tool" and step.seq > since:
             for each in deeds_of(step):
-                await voice.did(each)
+                await voice.did(of_worker(each, run.session.id, voice.agent))
 
 
 async def tell_asked(run: Run, voice: ChatVoice, answer: ModelResponse) -> None:
@@ -45,4 +53,4 @@ async def tell_asked(run: Run, voice: ChatVoice, answer: ModelResponse) -> None:
     for n, call in enumerate(calls):
         key = f"{run.session.seq + 1}.{n}"
         for each in deeds(key, call.tool_name, call.args, "running"):
-            await voice.did(each)
+            await voice.did(of_worker(each, run.session.id, voice.agent))

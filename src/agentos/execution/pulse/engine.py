@@ -12,7 +12,8 @@ import asyncpg
 
 from agentos.execution.pulse import agent, dispatch
 from agentos.execution.pulse.dispatch import Claimed
-from agentos.execution.pulse.live import WATCHED_SUBJECT
+from agentos.execution.pulse.joins import Joins
+from agentos.execution.pulse.live import JOINED_SUBJECT, TOLD_SUBJECT, WATCHED_SUBJECT
 from agentos.execution.pulse.parts import SIGNAL_SUBJECT, WAKE_SUBJECT, PulseParts
 from agentos.execution.pulse.run import Orders, Run
 from agentos.kernel.bus import Message
@@ -59,6 +60,7 @@ class Engine:
         self._drain_seconds = drain_seconds
         self._worker = dispatch.identify(uuid7())
         self._working: dict[UUID, _Working] = {}
+        self._joins = Joins(parts, lambda: [w.run.session for w in self._working.values()])
         # There may be something in the queue.
         self._woken = asyncio.Event()
         # A worker may be dead, or a session's time to go on have come.
@@ -95,6 +97,8 @@ class Engine:
             await bus.subscribe(WAKE_SUBJECT, self._wake),
             await bus.subscribe(SIGNAL_SUBJECT, self._signal),
             await bus.subscribe(WATCHED_SUBJECT, self._watched),
+            await bus.subscribe(JOINED_SUBJECT, self._joined),
+            await bus.subscribe(TOLD_SUBJECT, self._told),
         ]
         try:
             yield
@@ -102,6 +106,7 @@ class Engine:
             for subscription in subscriptions:
                 with suppress(AgentOSError):
                     await subscription.unsubscribe()
+            await self._joins.close()
 
     async def _wake(self, _: Message) -> None:
         self._woken.set()
@@ -115,6 +120,14 @@ class Engine:
     async def _watched(self, message: Message) -> None:
         with suppress(ValueError):
             self._parts.audience.seen(UUID(bytes=message.data))
+
+    async def _joined(self, message: Message) -> None:
+        with suppress(ValueError):
+            self._joins.joined(UUID(bytes=message.data))
+
+    async def _told(self, message: Message) -> None:
+        with suppress(ValueError):
+            await self._joins.told(UUID(bytes=message.data))
 
     async def _join(self) -> None:
         """Becomes a worker under a new name: what the old one owned is not ours any more."""

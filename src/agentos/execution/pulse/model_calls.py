@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -20,8 +21,8 @@ from pydantic_ai.settings import ModelSettings
 
 from agentos.execution.crews.native_chat import chat_voice, tell_asked, tell_done
 from agentos.execution.pulse import conversation
-from agentos.execution.pulse.live import Speaker, Together, Voice
 from agentos.execution.pulse.run import Run
+from agentos.execution.pulse.voices import ChatVoice, Speaker, Together, Voice
 from agentos.execution.pulse.waits import Booked, Wait
 from agentos.integrations.models.failures import ModelCallFailed
 from agentos.integrations.models.native import AnswerBrokeOff, router_model
@@ -90,22 +91,36 @@ async def ask_model(
     settings = _settings(run, most_tokens)
     # With a limit of its own a call is about the conversation, and not a turn of it.
     chat = await chat_voice(run) if most_tokens is None else None
-    speakers: list[Speaker] = [] if chat is None else [chat]
-    if run.parts.audience.watches(session.id):
-        speakers.append(Voice(run.parts.bus, session.id, session.seq + 1))
     try:
         if chat is not None:
             await tell_done(run, chat)
-        if speakers:
-            answer = await _aloud(Together(speakers), model, told, settings, parameters)
-        else:
-            answer = await model.request(told, settings, parameters)
+        with _speaking(run, chat) as speakers:
+            if speakers:
+                answer = await _aloud(Together(speakers), model, told, settings, parameters)
+            else:
+                answer = await model.request(told, settings, parameters)
         if chat is not None:
             await tell_asked(run, chat, answer)
     except BaseException:
         settle(run, booked)
         raise
     return Asked(answer, booked, round((time.monotonic() - began) * 1000))
+
+
+@contextmanager
+def _speaking(run: Run, chat: ChatVoice | None) -> Iterator[list[Speaker]]:
+    """Those who say the answer while the block lasts; none if nobody watches."""
+    session, audience = run.session, run.parts.audience
+    speakers: list[Speaker] = []
+    with ExitStack() as stack:
+        if chat is not None and session.team_id is not None:
+            stack.enter_context(audience.chats.speaking(session.team_id, chat))
+            speakers.append(chat)
+        if audience.watches(session.id):
+            voice = Voice(run.parts.bus, session.id, session.seq + 1)
+            stack.enter_context(audience.sessions.speaking(session.id, voice))
+            speakers.append(voice)
+        yield speakers
 
 
 async def _aloud(

@@ -35,6 +35,7 @@ class Words:
             "step": said.seq,
             "text": said.text,
             "done": said.done,
+            "reset": said.reset,
         }
         return Frame(None, _TYPE, msgspec.json.encode(body))
 

@@ -81,6 +81,34 @@ describe("words", () => {
   });
 });
 
+describe("an answer that is repeated", () => {
+  const before = [chunk(1, "I ask."), chunk(2, "On it.", { agent: "scout" }), deed(1, "t"), chunk(3, "And")];
+  const repeat = [
+    chunk(4, "I ask.", { reset: true }), chunk(5, "On it.", { agent: "scout" }), chunk(6, "And"), deed(2, "t"),
+  ];
+  const after = [chunk(7, " so on."), deed(3, "t", "done")];
+
+  it("is the same to whoever knows it", () => {
+    const known = all(before, "apart");
+    expect(all(repeat, "apart", known)).toEqual({ ...known, last: 6 });
+    expect(all([...repeat, ...after], "apart", known)).toMatchObject({
+      words: all([...before, chunk(4, " so on.")], "apart").words,
+      missing: "nothing",
+    });
+  });
+
+  it("is whole to whoever is new, also after some words of its middle", () => {
+    const whole = all([...before, ...repeat, ...after], "apart");
+    expect(all([...repeat, ...after], "apart")).toEqual(whole);
+    expect(all([before.at(-1)!, ...repeat, ...after], "apart")).toEqual(whole);
+    expect(whole.words.at(-1)).toEqual({ agent: null, text: "And so on." });
+  });
+
+  it("does not begin a deed again that has ended", () => {
+    expect(all([...before, deed(2, "t", "done"), ...repeat], "apart").deeds[0]!.state).toBe("done");
+  });
+});
+
 describe("deeds", () => {
   it("begin and end", () => {
     expect(all([deed(0, "t"), deed(1, "u"), deed(2, "t", "done")]).deeds.map((each) => [each.id, each.state])).toEqual([
@@ -105,5 +133,22 @@ describe("readPiece", () => {
   it("drops what it does not know", () => {
     expect(readPiece({ type: "message.sung", message_id: "m", n: 1 })).toBeUndefined();
     expect(readPiece({ type: "message.chunk", text: "a" })).toBeUndefined();
+  });
+});
+
+describe("workers of a native team in several processes", () => {
+  it("are all heard, whatever they count from", () => {
+    const heard = all([
+      chunk(5, "I ask.", { reset: true }),
+      chunk(0, "One", { agent: "a" }),
+      chunk(40, "Two", { agent: "b" }),
+      chunk(1, "!", { agent: "b" }),
+    ]);
+    expect(heard.words).toEqual([
+      { agent: null, text: "I ask." },
+      { agent: "a", text: "One" },
+      { agent: "b", text: "Two!" },
+    ]);
+    expect(heard.missing).toBe("nothing");
   });
 });

@@ -61,6 +61,9 @@ function hearWords(heard: Heard, piece: Chunk, counting: Counting): Heard {
     const words = piece.text === "" ? [] : [{ agent: piece.agent, text: piece.text }];
     return { ...heard, words, last: piece.n, missing: "nothing", unsure: false };
   }
+  if (counting === "together" && piece.agent !== null) {
+    return { ...passed(heard, piece.n), words: joined(heard.words, piece.agent, piece.text) };
+  }
   if (heard.last !== null && piece.n <= heard.last) return heard;
   const after = counted(heard, piece.n, counting);
   const follows = after.missing === heard.missing && (heard.last !== null ? piece.n === heard.last + 1 : true);
@@ -71,8 +74,15 @@ function hearDeed(heard: Heard, piece: Activity, counting: Counting): Heard {
   const deeds = done(heard.deeds, piece.deed);
   // Counted by themselves, deeds say nothing about words.
   const counts = counting === "together" && (heard.last === null || piece.n > heard.last);
-  const after = counts ? counted(heard, piece.n, counting) : heard;
+  const count = piece.deed.agent === null ? counted : passed;
+  const after = counts ? count(heard, piece.n, counting) : heard;
   return deeds === heard.deeds && after === heard ? heard : { ...after, deeds };
+}
+
+/** Workers of a native team may be in several processes, each of which counts by itself: their numbers
+ * do not tell whether something is missing. */
+function passed(heard: Heard, n: number): Heard {
+  return { ...heard, last: Math.max(heard.last ?? n, n) };
 }
 
 /** The count moved on to `n`: whether something was left out on the way. */

@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 
 import { hear, unwritten, type Words } from "./words";
 
-const piece = (step: number, text: string, done = false) => ({ type: "session.words", session_id: "s", step, text, done });
+const piece = (step: number, text: string, done = false, reset = false) => ({ type: "session.words", session_id: "s", step, text, done, reset });
 const all = (...pieces: ReturnType<typeof piece>[]) => pieces.reduce<Words | undefined>(hear, undefined);
 
 describe("words", () => {
@@ -16,6 +16,11 @@ describe("words", () => {
 
   it("begins anew when the same answer is given again", () => {
     expect(all(piece(4, "First try", true), piece(4, "Second"))?.text).toBe("Second");
+  });
+
+  it("begins anew when an answer is told from its beginning", () => {
+    expect(all(piece(4, "Hel", false, true), piece(4, "Hel", false, true), piece(4, "lo"))).toEqual({ step: 4, text: "Hello", done: false });
+    expect(all(piece(7, "New"), piece(4, "late", false, true))?.text).toBe("New");
   });
 
   it("ignores what came late or is no piece", () => {

@@ -9,11 +9,11 @@ export interface Words {
 
 /** Adds a piece to what was heard; a new answer, or one that begins anew, takes its place. */
 export function hear(words: Words | undefined, piece: Piece): Words | undefined {
-  const { step, text, done } = piece;
+  const { step, text, done, reset } = piece;
   if (typeof step !== "number" || typeof text !== "string") return words;
   // Pieces of an answer that has been followed by another came late.
   if (words && step < words.step) return words;
-  const before = words && words.step === step && !words.done ? words.text : "";
+  const before = words && words.step === step && reset !== true && !words.done ? words.text : "";
   return { step, text: before + text, done: done === true };
 }
 

@@ -13,6 +13,7 @@ from agentos.execution.crews.keeping.keeper import Keeper
 from agentos.execution.crews.keeping.life import PASSING
 from agentos.execution.crews.keeping.pace import Pace
 from agentos.execution.crews.parts import CrewParts
+from agentos.execution.pulse.live import JOINED_SUBJECT
 from agentos.kernel.bus import Message
 from agentos.kernel.errors import AgentOSError
 from agentos.kernel.logs import get_logger
@@ -36,7 +37,11 @@ class CrewEngine:
 
     async def run(self) -> None:
         """Works until cancelled; then stops its teams, and lets others keep them."""
-        subscription = await self._parts.bus.subscribe(CHANGED_SUBJECT, self._changed)
+        bus = self._parts.bus
+        subscriptions = [
+            await bus.subscribe(CHANGED_SUBJECT, self._changed),
+            await bus.subscribe(JOINED_SUBJECT, self._joined),
+        ]
         try:
             while True:
                 self._woken.clear()
@@ -50,8 +55,9 @@ class CrewEngine:
         finally:
             await self._leave()
             await self._parts.runtimes.close()
-            with suppress(AgentOSError):
-                await subscription.unsubscribe()
+            for subscription in subscriptions:
+                with suppress(AgentOSError):
+                    await subscription.unsubscribe()
 
     async def _changed(self, message: Message) -> None:
         with suppress(ValueError):
@@ -60,6 +66,12 @@ class CrewEngine:
                 kept[0].look()
             else:
                 self._woken.set()
+
+    async def _joined(self, message: Message) -> None:
+        """Also told of sessions, and of teams that others keep."""
+        with suppress(ValueError):
+            if (kept := self._keepers.get(UUID(bytes=message.data))) is not None:
+                kept[0].joined()
 
     async def _round(self) -> None:
         owner = self._worker()

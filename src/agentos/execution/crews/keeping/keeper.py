@@ -9,12 +9,14 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 
+from agentos.contracts.crew import Repeat
 from agentos.execution.crews.keeping import claims
 from agentos.execution.crews.keeping.claims import Claim, Glance, Lost, Wanted
 from agentos.execution.crews.keeping.homes import at_home
 from agentos.execution.crews.keeping.life import PASSING, End, Life, Orders
 from agentos.execution.crews.keeping.mail import Progress
 from agentos.execution.crews.keeping.pace import Pace
+from agentos.execution.crews.keeping.repeating import Repeating
 from agentos.execution.crews.keeping.standing import Standing
 from agentos.execution.crews.keeping.talking import Talk
 from agentos.execution.crews.keeping.words import reason_of
@@ -38,12 +40,19 @@ class Keeper:
         self._standing = Standing(parts, claim)
         self._orders = Orders()
         self._progress = Progress()
+        # Of the life at hand.
+        self._talk: Talk | None = None
+        self._repeating = Repeating(self._repeat)
         # The next life begins with nothing but the files.
         self._anew = False
 
     def look(self) -> None:
         """To be called when the team or one of its messages has changed."""
         self._orders.look()
+
+    def joined(self) -> None:
+        """To be called when somebody has begun to watch the chat. Waits for nothing else."""
+        self._repeating.ask()
 
     def leave(self) -> None:
         """Ends `run` soon: the team is stopped, and another worker may keep it."""
@@ -56,19 +65,26 @@ class Keeper:
         self._orders.look()
 
     async def run(self) -> None:
-        while True:
-            try:
-                await self._keep()
-            except Lost:
-                log.info("the team is not ours any more", team=str(self.claim.team_id))
-                await self._clear_up()
-            except PASSING as error:
-                # Its row still says that it is ours: nobody else would take it.
-                log.warning("a team cannot be kept right now", error=repr(error))
+        try:
+            while not await self._done():
                 await asyncio.sleep(self._pace.again)
-                if not self._orders.leaving:
-                    continue
-            return
+                if self._orders.leaving:
+                    return
+        finally:
+            await self._repeating.close()
+
+    async def _done(self) -> bool:
+        """Keeps the team; False if that cannot be done right now."""
+        try:
+            await self._keep()
+        except Lost:
+            log.info("the team is not ours any more", team=str(self.claim.team_id))
+            await self._clear_up()
+        except PASSING as error:
+            # Its row still says that it is ours: nobody else would take it.
+            log.warning("a team cannot be kept right now", error=repr(error))
+            return False
+        return True
 
     async def _keep(self) -> None:
         while True:
@@ -89,7 +105,7 @@ class Keeper:
         anew, self._anew = self._anew, False
         try:
             async with at_home(self._parts, self.claim, want, anew=anew) as home:
-                talk = Talk(
+                talk = self._talk = Talk(
                     self._parts, self.claim, home.workspace, want.answer_seconds, self._progress
                 )
                 life = Life(self._orders, self._standing, home, talk, want, self._pace)
@@ -102,6 +118,13 @@ class Keeper:
                 return End("crashed", told)
             # Nothing has run, and nothing will: a runtime, a secret, a file is missing.
             return End("failed", told)
+        finally:
+            self._talk = None
+
+    async def _repeat(self) -> None:
+        """Has the agent show what it has said so far; before it has a message, that is nothing."""
+        if self._talk is not None and self._talk.busy:
+            await self._talk.send(Repeat())
 
     async def _after(self, end: End, want: Wanted) -> None:
         """What comes between two lives."""
