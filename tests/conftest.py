@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import ipaddress
 import itertools
 import os
@@ -10,7 +11,7 @@ import shutil
 import socket
 import tempfile
 import threading
-from collections.abc import AsyncIterator, Coroutine, Iterator
+from collections.abc import AsyncIterator, Coroutine, Generator, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,6 +41,20 @@ SECRET_KEY = bytes(range(32))
 TEMPLATE = "agentos_template"
 # A run takes up to half of it: the log of the database and a few of them at once.
 _ENOUGH_MEMORY = 2 * 1024**3
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Imports all tests without looking for garbage: what they make stays, so there is none.
+
+    Looking through it again and again takes a quarter of the time that it takes to collect them.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.fixture(autouse=True)

@@ -18,7 +18,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from tests.execution.pulse.conftest import Lab, lab, script, settings
+from tests.execution.pulse.conftest import HOLD, Lab, lab, script, settings
 
 from agentos.cli.session_bodies import parse_gates, read_files
 from agentos.execution.relay import Relay
@@ -160,12 +160,25 @@ async def test_wrong_options_are_refused(owner: Cli, wrong: tuple[str, ...]) -> 
 
 @pytest.mark.usefixtures("working")
 async def test_in_a_pipe_it_says_how_to_approve(owner: Cli, lab: Lab) -> None:
-    running = asyncio.create_task(owner("run", "hello", "--gate", "approval:Ship it?"))
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "agentos.cli.main", "run", "hello", "--gate", "approval:Ship it?"),
+        env=owner.env,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    assert process.stderr is not None
     approval = await _waiting(lab)
+    told = ""
+    # Not before it is said: what is decided already needs nobody.
+    while "Decide with" not in told:
+        line = await process.stderr.readline()
+        assert line, told
+        told += line.decode()
+    assert f"Needs you. Ship it?\nDecide with `agentos approvals approve {approval}`" in told
     await owner("approvals", "approve", approval)
-    done = await running
-    assert f"Needs you. Ship it?\nDecide with `agentos approvals approve {approval}`" in done.err
-    assert "approved by" in done.out
+    out, _ = await process.communicate()
+    assert process.returncode == 0
+    assert "approved by" in out.decode()
 
 
 async def _waiting(of: Lab) -> str:
@@ -200,11 +213,17 @@ class Terminal:
 
     def __init__(self, owner: Cli, width: int, *args: str, **env: str):
         argv = [sys.executable, "-m", "agentos.cli.main", *args]
+        size = struct.pack("HHHH", 40, width, 0, 0)
         self._pid, self._fd = pty.fork()
         if self._pid == 0:
+            ioctl(0, termios.TIOCSWINSZ, size)
             os.execve(argv[0], argv, owner.env | {"TERM": "xterm"} | env)
-        ioctl(self._fd, termios.TIOCSWINSZ, struct.pack("HHHH", 40, width, 0, 0))
         self.seen = ""
+
+    @property
+    def session_id(self) -> UUID:
+        """As the view says it first of all."""
+        return UUID(self.seen.split("Session ", 1)[1][:36])
 
     async def until(self, text: str) -> None:
         async with asyncio.timeout(60):
@@ -231,11 +250,17 @@ class Terminal:
 
 @pytest.mark.usefixtures("working")
 @pytest.mark.parametrize(("width", "arrow"), [(60, "→"), (120, " → ")])
-async def test_the_live_view_asks_at_the_terminal(owner: Cli, width: int, arrow: str) -> None:
-    terminal = Terminal(*(owner, width, "run", HAIKU, "--gate", "approval:Ship it?"), NO_COLOR="1")
+async def test_the_live_view_asks_at_the_terminal(
+    owner: Cli, lab: Lab, width: int, arrow: str
+) -> None:
+    plan = 'call update_plan {"steps": [{"step": "Run the tests", "status": "in_progress"}]}'
+    prompt = script(plan, HOLD, "say I ran them: they pass.")
+    terminal = Terminal(*(owner, width, "run", prompt, "--gate", "approval:Ship it?"), NO_COLOR="1")
+    # It shows how things are now. So that this can be seen, the session stays as it is meanwhile.
+    await terminal.until("[RUNNING]")
+    await terminal.until("▸ Run the tests")
+    (await lab.held(terminal.session_id)).unlink()
     await terminal.until("Approve? [y/N]")
-    assert "[RUNNING]" in terminal.seen
-    assert "▸ Run the tests" in terminal.seen
     terminal.type("y\n")
     assert await terminal.ended() == 0
     plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", terminal.seen)

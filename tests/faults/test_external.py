@@ -285,7 +285,7 @@ async def test_a_wrong_password_is_said_but_not_told(
     servers: External, place: Place, command: str
 ) -> None:
     wrong = servers.postgres.dsn("dba", "canary-password", "company")
-    _, said = await place.fails(command, DATABASE_URL=wrong)
+    _, said = await place.fails(command, DATABASE_URL=wrong, AGENTOS_PORT="0")
     assert "DATABASE_URL" in said
     assert "password" in said
     for secret in ("canary-password", servers.secret_key, servers.secret_key[::-1]):

@@ -25,6 +25,10 @@ from agentos.tenancy.vault.service import Vault
 
 _PATIENCE = 60
 
+# A line of a script: the shell is at work until the file it has made is taken away (`Lab.held`).
+HELD_COMMAND = "touch held; while [ -e held ]; do sleep 0.02; done"
+HOLD = f'call shell {{"command": "{HELD_COMMAND}"}}'
+
 
 @dataclass
 class Lab:
@@ -70,6 +74,15 @@ class Lab:
             while (read := await self.read(session_id))["state"] not in states:  # noqa: ASYNC110 - the API is asked
                 await asyncio.sleep(0.02)
         return read
+
+    async def held(self, session_id: UUID) -> Path:
+        """The file that holds the session, once its shell is at work; to let it go, unlink it."""
+        tenant, session = str(self.person.tenant_id), str(session_id)
+        file = self.parts.settings.workspaces_dir / tenant / session / "files" / "held"
+        async with asyncio.timeout(_PATIENCE):
+            while not file.exists():  # noqa: ASYNC110 - one look at a file
+                await asyncio.sleep(0.02)
+        return file
 
     async def ended(self, session_id: UUID) -> dict[str, Any]:
         return await self.until(session_id, "COMPLETE", "FAILED", "ROLLED_BACK")

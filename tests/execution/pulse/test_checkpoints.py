@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from tests.execution.pulse.conftest import Lab, script
+from tests.execution.pulse.conftest import HOLD, Lab, script
 
 from agentos.kernel.ids import uuid7
 
@@ -37,19 +37,10 @@ async def test_a_checkpoint_of_an_ended_session_changes_nothing_else(lab: Lab) -
 
 async def test_a_running_session_takes_it_in(lab: Lab) -> None:
     async with lab.engine():
-        session_id = await lab.create(
-            script('call shell {"command": "while ! test -e go; do sleep 0.05; done"}', "say Done.")
-        )
-        while "model" not in await lab.kinds(session_id):
-            await lab.read(session_id)
+        session_id = await lab.create(script(HOLD, "say Done."))
+        held = await lab.held(session_id)
         made = await mark(lab, session_id)
-        files = (
-            lab.parts.settings.workspaces_dir
-            / str(lab.person.tenant_id)
-            / str(session_id)
-            / "files"
-        )
-        (files / "go").touch()
+        held.unlink()
         read = await lab.ended(session_id)
     assert read["state"] == "COMPLETE", read["error"]
     rows = await lab.journal(session_id)

@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from tests.execution.pulse.conftest import Lab, script
+from tests.execution.pulse.conftest import HELD_COMMAND, Lab, script
 
 from agentos.execution.pulse import model_calls
 from agentos.execution.pulse.finishing import rollback_target
@@ -396,13 +396,14 @@ async def test_a_lost_worker_repeats_only_the_gate_it_was_at(lab: Lab) -> None:
 
 async def test_a_pause_is_seen_between_two_gates(lab: Lab) -> None:
     gates = [
-        gate("command", "one", command="sleep 1"),
+        gate("command", "one", command=HELD_COMMAND),
         gate("command", "two", command="true"),
     ]
     async with lab.engine():
         session_id = await lab.create(script("say Done."), gates=gates)
-        await lab.until(session_id, "GATE_CHECK")
+        held = await lab.held(session_id)
         await lab.post(f"/api/sessions/{session_id}/pause")
+        held.unlink()
         read = await lab.until(session_id, "PAUSED", "COMPLETE")
         assert (await lab.kinds(session_id))[-2:] == ["gate", "PAUSED"]
         await lab.post(f"/api/sessions/{session_id}/resume")
