@@ -18,7 +18,7 @@ from tests.integrations.runtimes.engine import DockerEngine
 from tests.integrations.runtimes.teams import PATIENCE, RESOURCES, ROOT, Team, Teams
 
 from agentos.integrations.runtimes import containers
-from agentos.integrations.runtimes.base import RuntimeMissing
+from agentos.integrations.runtimes.base import AGENTS_DIRECTORY, RuntimeMissing
 from agentos.integrations.runtimes.containers import MountInvalid
 from agentos.integrations.runtimes.docker import Docker, Volume
 
@@ -246,3 +246,17 @@ async def test_files_on_a_volume_of_the_engine(engine: DockerEngine) -> None:
     await docker.close()
     shutil.rmtree(made.home)
     engine.docker("volume", "rm", name)
+
+
+def test_agents_of_the_image_are_not_hidden_by_none(teams: Teams) -> None:
+    team = teams()
+
+    def targets() -> list[str]:
+        return [each.target for each in containers.shown(team.place())]
+
+    assert AGENTS_DIRECTORY in targets()
+    for each in team.agents.iterdir():
+        each.unlink()
+    assert AGENTS_DIRECTORY not in targets()
+    team.agents.rmdir()
+    assert AGENTS_DIRECTORY not in targets()

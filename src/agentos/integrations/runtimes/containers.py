@@ -101,8 +101,9 @@ def account_of(place: Place) -> int:
 
 def shown(place: Place) -> list[Shown]:
     """What each container sees of the team's files. For the sockets it need not be writable."""
-    # An image may bring the agent CLIs itself.
-    agents = [Shown(str(place.agents.resolve()), AGENTS_DIRECTORY)] if place.agents.is_dir() else []
+    # An image may bring the agent CLIs itself, which an empty directory would hide.
+    installed = place.agents.is_dir() and any(place.agents.iterdir())
+    agents = [Shown(str(place.agents.resolve()), AGENTS_DIRECTORY)] if installed else []
     return [
         Shown(str(place.workspace.resolve()), WORKSPACE, writable=True),
         Shown(str(place.run_directory.resolve()), RUN_DIRECTORY),
