@@ -14,7 +14,7 @@ up: runtime ## set everything up and run AgentOS with a demo tenant (ARGS="--por
 	@exec $(BIN)/agentos up $(ARGS)
 
 test: dev ## set everything up and run the tests (ARGS="-k vault" passes options)
-	@$(BIN)/python -m pytest -n 3 --dist worksteal $(ARGS)
+	@$(BIN)/python -m pytest -n 2 --dist worksteal $(ARGS)
 
 check: dev ## format, lint, types, import rules, generated files, also the dashboard's
 	@$(BIN)/ruff format --check src tests bench tools
